@@ -1,0 +1,55 @@
+# Two commands set everything up on a fresh machine: `make demo` and `make test`.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+TORCH  ?= 1
+ARGS   ?=
+
+.PHONY: demo test lint types imports slow soak browser venv dev torch docs clean
+
+demo: $(VENV)/.run $(if $(filter 0,$(TORCH)),,$(VENV)/.torch)  ## the main job on this machine, about four minutes
+	$(BIN)/phasecast demo $(if $(filter 0,$(TORCH)),--no-torch) $(ARGS)
+
+test: $(VENV)/.dev lint  ## lint, types, import contracts, then every test that is quick
+	$(BIN)/python -m pytest -m "not slow and not soak" $(ARGS)
+
+lint: $(VENV)/.dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
+
+slow: $(VENV)/.dev  ## simulations of minutes
+	$(BIN)/python -m pytest -m slow $(ARGS)
+
+soak: $(VENV)/.dev  ## crash tests repeated until they would have failed
+	$(BIN)/python -m pytest -m soak $(ARGS)
+
+docs: $(VENV)/.run  ## data/README.md, written from the table definitions
+	$(BIN)/python -m telemetry.tables > data/README.md
+
+venv: $(VENV)/.run
+dev: $(VENV)/.dev
+torch: $(VENV)/.torch
+
+$(BIN)/python:
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Phasecast needs Python 3.11 or newer; set PYTHON=")'
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.run: requirements/build.txt requirements/run.txt pyproject.toml | $(BIN)/python
+	$(PIP) --require-hashes -r requirements/build.txt -r requirements/run.txt
+	$(PIP) --no-deps --no-build-isolation --editable .
+	@touch $@
+
+$(VENV)/.dev: requirements/dev.txt $(VENV)/.run
+	$(PIP) --require-hashes -r requirements/dev.txt
+	@touch $@
+
+# torch comes without hashes: which build is right differs from machine to machine.
+$(VENV)/.torch: requirements/torch.txt $(VENV)/.run
+	$(PIP) -r requirements/torch.txt
+	@touch $@
+
+clean:
+	rm -rf $(VENV) .demo .mypy_cache .pytest_cache .ruff_cache .hypothesis

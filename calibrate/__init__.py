@@ -1,0 +1,1 @@
+"""Whether what was said was true: evidence, hosts measured with permission."""

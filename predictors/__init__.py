@@ -1,0 +1,1 @@
+"""Learning durations: distributions, hazards, locations, and arithmetic on plans."""

@@ -1,0 +1,1 @@
+"""Every edge with the outside: HTTP, command line, demo."""

@@ -1,0 +1,1 @@
+"""Facts: events, attempts and observations, from the recorder to the committed row."""
