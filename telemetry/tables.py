@@ -191,6 +191,7 @@ class Prediction(Row):
     p_complete: Annotated[float | None, Field(description="Probability of completing within the support.")] = None
     mean_s: Annotated[float, Field(description="Mean in s, restricted to horizon_s.")]
     horizon_s: Annotated[float, Field(description="Horizon of the restricted mean, s.")]
+    levels: Annotated[list[float], Field(description="Levels the caller asked for, 0 to 1.")]
     quantiles_s: Annotated[list[float], Field(description="Quantiles in s at 0.01 ... 0.99, 0.995, 0.999.")]
     answer_sha256: Annotated[str, Field(description="SHA-256 of the answer's JSON as it was served.")]
 
