@@ -1,0 +1,1 @@
+"""Measuring a host, with permission: grants, ceilings, probes, profiles."""

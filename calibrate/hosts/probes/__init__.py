@@ -1,0 +1,1 @@
+"""One probe per file, each run in a fresh process: `python -m calibrate.hosts.probes.NAME`."""

@@ -1,0 +1,1 @@
+"""The demo: a real model host whose attempts are recorded, predicted and scored."""

@@ -1,0 +1,102 @@
+"""The processes the demo starts, each under the grant: one worker, replaced when it dies, and one co-runner."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+from calibrate.hosts.grants import MIB, Request
+from calibrate.hosts.guard import Running, start
+from service.demo.link import pair, receive, receive_within, send
+from telemetry.tables import Grant
+
+WORKER_THREADS = 2
+"""With one thread on two cores a one-thread co-runner would change nothing."""
+MEMORY_BYTES = 1536 * MIB
+DISK_BYTES = 256 * MIB
+START_S = 60.0
+
+
+class Crew:
+    """Use within `crew(...)`, which ends every process on leaving."""
+
+    def __init__(self, grant: Grant, backend_name: str, spool_dir: Path) -> None:
+        self._grant, self._backend_name, self._spool_dir = grant, backend_name, spool_dir
+        self._worker: tuple[Running, Connection] | None = None
+        self._corunner: tuple[Running, Connection] | None = None
+        self.corunners = 0
+        self.runtime = ""
+        """Backend with its version, as the worker said."""
+
+    def worker(self) -> Connection:
+        """The link to a worker that is ready, started now if there is none."""
+        if self._worker is None:
+            threads = min(WORKER_THREADS, self._grant.max_threads)
+            arguments = (self._backend_name, str(self._spool_dir))
+            self._worker = self._started("demo_encoder", "service.demo.worker", threads, arguments)
+            hello = receive_within(self._worker[1], START_S)
+            if hello is None:
+                self.drop_worker()
+                raise EOFError(f"no worker was ready within {START_S:.0f} s")
+            self.runtime = hello["runtime"]
+        return self._worker[1]
+
+    def drop_worker(self) -> int | None:
+        """Kill the worker, wait until it is gone, and give its exit code; the next `worker()` starts another."""
+        if self._worker is None:
+            return None
+        running, end = self._worker
+        self._worker = None
+        running.stop()
+        end.close()
+        return running.process.returncode
+
+    def prepare(self, path: Path, batch: int, length: int) -> None:
+        """Have the worker hold the model of `path`, warmed up for the shape."""
+        send(self.worker(), "prepare", path=str(path), batch=batch, length=length)
+        receive(self.worker())
+
+    def corun(self, n: int) -> None:
+        """Let `n` (0 or 1) processes work beside the worker from now on."""
+        if n == self.corunners:
+            return
+        if self._corunner is None:
+            self._corunner = self._started("demo_corunner", "service.demo.corunner", 1, ())
+        send(self._corunner[1], "work" if n else "rest")
+        self.corunners = n
+
+    def left_s(self) -> float:
+        """Seconds of run time the grant still permits the worker."""
+        return self._worker[0].left_s() if self._worker else 0.0
+
+    def end(self) -> None:
+        """End everything."""
+        self.drop_worker()
+        if self._corunner is not None:
+            self._corunner[0].stop()
+            self._corunner[1].close()
+            self._corunner = None
+
+    def _started(self, probe: str, module: str, threads: int, arguments: tuple[str, ...]) -> tuple[Running, Connection]:
+        request = Request(probe, threads, MEMORY_BYTES, DISK_BYTES, self._grant.max_run_s)
+        ours, theirs = pair()
+        try:
+            running = start(self._grant, request, module, (str(theirs.fileno()), *arguments), keep_fds=(theirs.fileno(),))
+        except BaseException:
+            ours.close()
+            raise
+        finally:
+            theirs.close()
+        return running, ours
+
+
+@contextmanager
+def crew(grant: Grant, backend_name: str, spool_dir: Path) -> Iterator[Crew]:
+    """A crew whose processes all end with the block."""
+    made = Crew(grant, backend_name, spool_dir)
+    try:
+        yield made
+    finally:
+        made.end()
