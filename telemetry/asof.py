@@ -1,0 +1,148 @@
+"""The store as it was known at a commit: the only way models and reports read it.
+
+A row is known at commit c if known_from <= c, and stands if known_until is null or past c. Nothing here ever looks
+at a row that became known later, so an answer made from it can be made again, bit for bit, at any later time.
+
+The context of an observation is the attempt's record *as known when that version of the observation became known*;
+where there was none yet, it is unknown. It never changes afterwards, so what `changes` takes away is exactly what
+it, or `observations`, gave before. A record that arrives after its observations is brought in by new versions of
+them: `outdated` names the ones to close and write again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, TypeVar
+
+import pyarrow as pa
+
+from telemetry.rows import Row
+from telemetry.store.reader import Reader
+from telemetry.tables import Attempt, Event, Observation
+
+_OBSERVED = "observation_id attempt_id phase segment started_ns entry_s duration_s ended cause clock known_from"
+_CONTEXT = "host device family model runtime precision mode state batch size_in corunners"
+_STANDING = "{0}.known_from <= ? AND ({0}.known_until IS NULL OR {0}.known_until > ?)"
+_JOINED = """
+    SELECT {columns}
+    FROM observations o LEFT JOIN attempts a ON a.attempt_id = o.attempt_id AND a.known_from <= o.known_from
+    WHERE o.absence IS NULL AND o.duration_s IS NOT NULL AND coalesce(a.purpose, 'work') = 'work' AND {which}
+"""
+_COLUMNS = ", ".join([f"o.{name}" for name in _OBSERVED.split()] + [f"a.{name}" for name in _CONTEXT.split()])
+
+R = TypeVar("R", bound=Row)
+
+
+def commit_at(reader: Reader, wall_ns: int) -> int:
+    """Newest commit made at or before the UTC wall time `wall_ns`; 0 if there was none."""
+    [(commit,)] = reader.rows("SELECT coalesce(max(known_from), 0) FROM commits WHERE committed_ns <= ?", [wall_ns])
+    return int(commit)
+
+
+def attempts(reader: Reader, ids: Sequence[str], commit: int) -> dict[str, Attempt]:
+    """Records of these attempts known at `commit`, by attempt_id; one without a record is left out."""
+    rows = _read(reader, Attempt, ids, "t.known_from <= ? ORDER BY t.attempt_id", [commit])
+    return {row.attempt_id: row for row in rows}
+
+
+def events(reader: Reader, ids: Sequence[str], commit: int) -> dict[str, list[Event]]:
+    """Events of these attempts known at `commit`, by attempt_id, in order of known_from, then event_id.
+
+    Every id given is a key; its list may be empty.
+    """
+    found: dict[str, list[Event]] = {attempt_id: [] for attempt_id in ids}
+    for row in _read(reader, Event, ids, "t.known_from <= ? ORDER BY t.known_from, t.event_id", [commit]):
+        found[row.attempt_id].append(row)
+    return found
+
+
+def touched(reader: Reader, after: int, upto: int) -> list[str]:
+    """attempt_ids, sorted, of which events or a record became known in commits (after, upto]."""
+    sql = """
+        SELECT attempt_id FROM events WHERE known_from > ? AND known_from <= ?
+        UNION SELECT attempt_id FROM attempts WHERE known_from > ? AND known_from <= ? ORDER BY attempt_id
+    """
+    return [attempt_id for (attempt_id,) in reader.rows(sql, [after, upto, after, upto])]
+
+
+def standing(reader: Reader, ids: Sequence[str], commit: int) -> dict[str, Observation]:
+    """Versions standing at `commit` of all observations of these attempts, absent ones too, by observation_id."""
+    which = f"{_STANDING.format('t')} ORDER BY t.observation_id"
+    return {row.observation_id: row for row in _read(reader, Observation, ids, which, [commit, commit])}
+
+
+def outdated(reader: Reader, ids: Sequence[str], commit: int) -> set[str]:
+    """observation_ids of these attempts whose version standing at `commit` is older than the attempt's record.
+
+    Close them and write them again, even unchanged: only a new version carries the record's context.
+    """
+    sql = f"""
+        SELECT o.observation_id FROM observations o JOIN attempts a USING (attempt_id)
+        WHERE o.attempt_id IN (SELECT unnest(?::VARCHAR[])) AND {_STANDING.format("o")}
+            AND a.known_from <= ? AND a.known_from > o.known_from
+    """  # noqa: S608  constants of this file
+    return {name for (name,) in reader.rows(sql, [list(ids), commit, commit, commit])}
+
+
+def observations(reader: Reader, commit: int) -> pa.Table:
+    """Observations standing at `commit` that have a duration or a bound, of work or of unknown purpose.
+
+    Columns: observation_id, attempt_id, phase, segment, started_ns, entry_s, duration_s, ended, cause, clock,
+    known_from, then the context (host ... state as text, batch, size_in, corunners as numbers; null is unknown).
+    In order of known_from, then observation_id.
+    """
+    sql = _JOINED.format(columns=_COLUMNS, which=_STANDING.format("o"))
+    return reader.arrow(f"{sql} ORDER BY o.known_from, o.observation_id", [commit, commit])
+
+
+def changes(reader: Reader, after: int, upto: int) -> pa.Table:
+    """What came and went in `observations` during commits (after, upto].
+
+    Columns as there, then `change` (+1 came, -1 went) and `known_at`, the commit of the change. In order of
+    known_at, -1 before +1, then observation_id. `observations(after)` with these applied is `observations(upto)`.
+    """
+    came = _JOINED.format(columns=f"{_COLUMNS}, 1 AS change, o.known_from AS known_at", which=_within("known_from"))
+    went = _JOINED.format(columns=f"{_COLUMNS}, -1 AS change, o.known_until AS known_at", which=_within("known_until"))
+    sql = f"{came} UNION ALL {went} ORDER BY known_at, change, observation_id"
+    return reader.arrow(sql, [after, upto, after, upto])
+
+
+def predictions(reader: Reader, commit: int, *, unscored: bool = False, attempt_ids: Sequence[str] | None = None) -> pa.Table:
+    """Ledger rows known at `commit` with the columns of the table, in order of known_from, then prediction_id.
+
+    `unscored` keeps only those about an attempt whose outcome is not known yet; `attempt_ids` those about these.
+    """
+    which, params = "p.known_from <= ?", [commit]
+    if unscored:
+        scored = f"SELECT o.prediction_id FROM outcomes o WHERE {_STANDING.format('o')}"  # noqa: S608  constants
+        which += f" AND p.attempt_id IS NOT NULL AND p.prediction_id NOT IN ({scored})"
+        params += [commit, commit]
+    given: list[Any] = list(params)
+    if attempt_ids is not None:
+        which += " AND p.attempt_id IN (SELECT unnest(?::VARCHAR[]))"
+        given.append(list(attempt_ids))
+    sql = f"SELECT p.* FROM predictions p WHERE {which} ORDER BY p.known_from, p.prediction_id"  # noqa: S608  constants
+    return reader.arrow(sql, given)
+
+
+def outcomes(reader: Reader, commit: int) -> pa.Table:
+    """Outcomes standing at `commit` with the columns of the table, in order of known_from, then prediction_id."""
+    sql = f"SELECT o.* FROM outcomes o WHERE {_STANDING.format('o')} ORDER BY o.known_from, o.prediction_id"  # noqa: S608
+    return reader.arrow(sql, [commit, commit])
+
+
+def rows_of(table: type[R], found: pa.Table) -> list[R]:
+    """Rows of one of the store's tables read back as what was written, such as predictions; other columns are dropped."""
+    return [table(**record) for record in found.select(list(table.model_fields)).to_pylist()]
+
+
+def _read(reader: Reader, table: type[R], ids: Sequence[str], which: str, params: Sequence[Any]) -> list[R]:
+    """Rows of a table about these attempts that satisfy `which`."""
+    names = ", ".join(f't."{name}"' for name in table.model_fields)
+    sql = f"SELECT {names} FROM {table.table} t WHERE t.attempt_id IN (SELECT unnest(?::VARCHAR[])) AND {which}"  # noqa: S608
+    found = reader.rows(sql, [list(ids), *params])
+    return [table(**dict(zip(table.model_fields, values, strict=True))) for values in found]
+
+
+def _within(column: str) -> str:
+    return f"o.{column} > ? AND o.{column} <= ?"

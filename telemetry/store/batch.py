@@ -1,0 +1,55 @@
+"""What a caller hands the writer, and what comes back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from telemetry.errors import BadField
+from telemetry.rows import Row
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Rows of any tables that become known together, at one commit, or not at all.
+
+    A row of an unversioned table is written once: the same content again is a `repeat`, different content under
+    the same key a `conflict`, and the first is kept. A row of a versioned table ends the standing version of its
+    key and takes its place; content equal to the standing version is a `repeat` and writes nothing.
+    `closes` names (table, key) pairs whose standing version ends at this commit. Closings come before rows, so a
+    key that is closed and written in one batch gets a new version even where its content is the same.
+    """
+
+    rows: tuple[Row, ...]
+    closes: tuple[tuple[type[Row], tuple[Any, ...]], ...] = ()
+
+    def __post_init__(self) -> None:
+        for table, key in self.closes:
+            if not table.versioned:
+                raise BadField("closes", table.table, "rows of this table are never replaced; close versioned tables only")
+            if len(key) != len(table.key):
+                raise BadField("closes", key, f"the key of {table.table} is ({', '.join(table.key)})")
+        for row in self.rows:
+            if not set(row.key) <= set(type(row).model_fields):
+                raise BadField("rows", row.table, "the store writes this table itself")
+
+
+@dataclass(frozen=True)
+class Result:
+    """What became of one row. `id` is its key (parts joined by /); `problem` says what a conflict differs in."""
+
+    id: str
+    result: Literal["new", "repeat", "conflict"]
+    problem: str | None = None
+
+
+@dataclass(frozen=True)
+class Receipt:
+    """Given once the batch is on disk.
+
+    `commit` is the number at which its rows became known (where nothing was new, the newest there was); `results`
+    has one entry per row of the batch, in order.
+    """
+
+    commit: int
+    results: tuple[Result, ...]

@@ -1,0 +1,183 @@
+"""The writer: one thread, one transaction per group, one commit number per transaction.
+
+It takes everything that is queued, writes it, syncs the high-water mark, tells the subscribers, and only then
+acknowledges. It also owns the connection, since it is the one who must renew it after the engine gave up.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import threading
+import time
+import weakref
+from collections.abc import Callable
+from concurrent.futures import Future
+from pathlib import Path
+from shutil import disk_usage
+
+import duckdb
+
+from telemetry.errors import DiskFull, PhasecastError, StoreError
+from telemetry.store.batch import Batch, Receipt
+from telemetry.store.highwater import Mark, MarkFile
+from telemetry.store.opening import connect, told
+from telemetry.store.pending import Pending, Submission
+from telemetry.store.reader import Reader
+from telemetry.store.writing import Written, write_group
+
+_LOG = logging.getLogger(__name__)
+MOST_WAITING_ROWS = 200_000
+"""Rows (count) that may wait for the writer before callers are told Busy."""
+RESERVE_BYTES = 64 * 2**20
+"""Free disk below which nothing is taken: a checkpoint that runs out of disk makes the engine refuse queries too."""
+
+Subscriber = Callable[[int, tuple[Batch, ...]], None]
+
+
+class Writer:
+    """The one who writes to the open store at `path`, until `stop`.
+
+    `last_commit` is the newest number given out; `lost_commits` how many acknowledged ones (count) the file lacks.
+    """
+
+    def __init__(self, path: Path, connection: duckdb.DuckDBPyConnection) -> None:
+        self._path = path
+        self._connection: duckdb.DuckDBPyConnection | None = connection
+        self._mark_file = MarkFile(path)
+        promised, self._mark = self._mark_file.read(), newest(connection)
+        self.lost_commits = max(0, promised.commit - self._mark.commit)
+        # A number once given out never goes to other rows: answers name the commit they were made as of.
+        self.last_commit = max(self._mark.commit, promised.commit)
+        self._committed_ns = _last_committed_ns(connection)
+        self._subscribers: list[Subscriber] = []
+        self._readers: weakref.WeakSet[Reader] = weakref.WeakSet()
+        self._pending = Pending(MOST_WAITING_ROWS)
+        self._thread = threading.Thread(target=self._run, name="store-writer", daemon=True)
+        self._thread.start()
+
+    def submit(self, batch: Batch) -> Future[Receipt]:
+        """Queue a batch. Raises Busy."""
+        return self._pending.put(batch)
+
+    def subscribe(self, callback: Subscriber) -> None:
+        """Add a callback for commits."""
+        self._subscribers.append(callback)
+
+    def reader(self) -> Reader:
+        """A reader on the present connection."""
+        if self._connection is None:
+            raise StoreError("store", str(self._path), "it is closed, or waits for room on its disk")
+        reader = Reader(self._connection.cursor())
+        self._readers.add(reader)
+        return reader
+
+    def stop(self) -> None:
+        """Write what is queued, checkpoint, and close the file."""
+        self._pending.close()
+        self._thread.join()
+        if self._connection is not None:
+            try:
+                self._connection.execute("CHECKPOINT")
+            except duckdb.Error as error:
+                _LOG.warning("no checkpoint at closing (%s); the log is replayed at the next opening", error)
+            self._disconnect()
+            self._mark_file.close()
+
+    def _run(self) -> None:
+        while group := self._pending.take():
+            self._commit(group)
+
+    def _commit(self, group: list[Submission]) -> None:
+        """Commit a group and settle its promises; where one batch spoils it, each batch goes for itself."""
+        try:
+            receipts = self._transact(tuple(submission.batch for submission in group))
+        except Exception as fault:  # noqa: BLE001  whatever a batch did, the writer lives on and its caller is told
+            if len(group) > 1 and not isinstance(fault, DiskFull):
+                for submission in group:
+                    self._commit([submission])
+                return
+            known = isinstance(fault, PhasecastError)
+            error = fault if known else StoreError("batch", str(fault), "correct the row; nothing of its batch was written")
+            for submission in group:
+                submission.future.set_exception(error)
+            return
+        for submission, receipt in zip(group, receipts, strict=True):
+            submission.future.set_result(receipt)
+
+    def _transact(self, batches: tuple[Batch, ...]) -> list[Receipt]:
+        """One transaction; returns when it is on disk and the subscribers know. A group without news makes no commit."""
+        if (free := disk_usage(self._path.parent).free) < RESERVE_BYTES:
+            raise DiskFull("store", f"{free} bytes free", f"keep at least {RESERVE_BYTES} bytes free beside {self._path}")
+        connection = self._connection or self._reconnect()
+        commit = self.last_commit + 1
+        try:
+            connection.execute("BEGIN")
+            written = self._write(connection, batches, commit)
+        except Exception as error:
+            self._undo(error)
+            raise told(error, self._path) if isinstance(error, duckdb.Error) else error from error
+        try:
+            connection.execute("COMMIT")
+        except duckdb.Error as error:
+            self._undo(error)
+            if newest(self._connection or self._reconnect()).commit < commit:
+                raise told(error, self._path) from error
+        if written.changed:
+            self._announce(Mark(commit, self._mark.rows + written.changed), batches)
+        return [Receipt(self.last_commit, tuple(results)) for results in written.results]
+
+    def _write(self, connection: duckdb.DuckDBPyConnection, batches: tuple[Batch, ...], commit: int) -> Written:
+        written = write_group(connection, batches, commit)
+        if written.changed:
+            # A wall clock that was set back must not make commits look out of order.
+            self._committed_ns = max(self._committed_ns, time.time_ns())
+            row = [self._committed_ns, written.changed, commit]
+            connection.execute("INSERT INTO commits (committed_ns, written_rows, known_from) VALUES (?, ?, ?)", row)
+        return written
+
+    def _announce(self, mark: Mark, batches: tuple[Batch, ...]) -> None:
+        """A commit is on disk: say so in the mark, then to the subscribers."""
+        self._mark_file.write(mark)
+        self._mark, self.last_commit = mark, mark.commit
+        for callback in self._subscribers:
+            try:
+                callback(mark.commit, batches)
+            except Exception:  # noqa: BLE001  what is on disk is acknowledged, whoever else failed
+                _LOG.exception("a subscriber failed at commit %d", mark.commit)
+
+    def _undo(self, error: Exception) -> None:
+        """Leave the failed transaction; after a fatal error the engine answers nothing until the file is opened anew."""
+        if isinstance(error, duckdb.FatalException):
+            _LOG.error("the engine gave up (%s); opening the file again", error)
+            self._disconnect()
+        elif self._connection is not None:
+            with contextlib.suppress(duckdb.Error):  # A failed COMMIT has already ended it.
+                self._connection.execute("ROLLBACK")
+
+    def _disconnect(self) -> None:
+        """Close the file. Every cursor must go, or the engine hands out the same failed instance again."""
+        for reader in list(self._readers):
+            reader.close()
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def _reconnect(self) -> duckdb.DuckDBPyConnection:
+        """Open the file again; numbers go on from whatever it holds."""
+        self._connection = connect(self._path)
+        self._mark = newest(self._connection)
+        self.last_commit = max(self.last_commit, self._mark.commit)
+        return self._connection
+
+
+def newest(connection: duckdb.DuckDBPyConnection) -> Mark:
+    """Newest commit in the file and the rows written up to it."""
+    sql = "SELECT coalesce(max(known_from), 0), coalesce(sum(written_rows), 0)::BIGINT FROM commits"
+    [(commit, rows)] = connection.execute(sql).fetchall()
+    return Mark(commit, rows)
+
+
+def _last_committed_ns(connection: duckdb.DuckDBPyConnection) -> int:
+    [(wall_ns,)] = connection.execute("SELECT coalesce(max(committed_ns), 0) FROM commits").fetchall()
+    return int(wall_ns)

@@ -1,0 +1,182 @@
+"""What one group of batches does to the tables, inside the writer's transaction.
+
+Rows go in by columns (Arrow), once per table and group, after duplicates within the group were settled in memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from operator import attrgetter
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+
+from telemetry.rows import Row
+from telemetry.store.batch import Batch, Result
+
+_ARROW = {
+    "VARCHAR": pa.string(),
+    "BIGINT": pa.int64(),
+    "DOUBLE": pa.float64(),
+    "BOOLEAN": pa.bool_(),
+    "DOUBLE[]": pa.list_(pa.float64()),
+    "VARCHAR[]": pa.list_(pa.string()),
+}
+Key = tuple[Any, ...]
+Values = tuple[Any, ...]
+"""The values of a row's own columns in order, without those the store stamps."""
+
+
+@dataclass
+class Written:
+    """What a group did: results per batch in the order of its rows, and how many rows it added or ended."""
+
+    results: list[list[Result]]
+    changed: int = 0
+
+
+@dataclass
+class _Share:
+    """One table's part of a group: (batch, position, values) per row, or (batch, None, key) for a closing; in order."""
+
+    steps: list[tuple[int, int | None, Values]] = field(default_factory=list)
+
+
+def write_group(connection: duckdb.DuckDBPyConnection, batches: Sequence[Batch], commit: int) -> Written:
+    """Write all rows and closings of `batches` as known from `commit`, within a transaction the caller opened."""
+    written = Written([[Result("", "new")] * len(batch.rows) for batch in batches])
+    for table, share in _by_table(batches).items():
+        write = _replace_versions if table.versioned else _keep_first
+        changed, results = write(connection, table, share, commit)
+        written.changed += changed
+        for (number, position, _), result in zip(share.steps, results, strict=True):
+            if position is not None:
+                written.results[number][position] = result
+    return written
+
+
+def _by_table(batches: Sequence[Batch]) -> dict[type[Row], _Share]:
+    """The group cut by table; within a batch closings come before rows."""
+    shares: dict[type[Row], _Share] = {}
+    for number, batch in enumerate(batches):
+        for table, key in batch.closes:
+            shares.setdefault(table, _Share()).steps.append((number, None, key))
+        for position, row in enumerate(batch.rows):
+            table = type(row)
+            shares.setdefault(table, _Share()).steps.append((number, position, _values(table)(row)))
+    return shares
+
+
+def _keep_first(connection: duckdb.DuckDBPyConnection, table: type[Row], share: _Share, commit: int) -> tuple[int, list[Result]]:
+    """Rows written once: the first under a key stays, whatever comes later is compared with it."""
+    key_of = _key(table)
+    rows = [values for _, _, values in share.steps]
+    kept: dict[Key, Values] = {}
+    for values in rows:
+        kept.setdefault(key_of(values), values)
+    fresh = _insert(connection, table, kept.values(), commit)
+    if len(fresh) < len(kept):
+        kept |= _stored(connection, table, [key for key in kept if key not in fresh], "true")
+    results, unclaimed = [], set(fresh)
+    for values in rows:
+        key = key_of(values)
+        if key in unclaimed:
+            unclaimed.remove(key)
+            results.append(Result(_id(key), "new"))
+        else:
+            results.append(_compared(table, key, kept[key], values))
+    return len(fresh), results
+
+
+def _replace_versions(
+    connection: duckdb.DuckDBPyConnection, table: type[Row], share: _Share, commit: int
+) -> tuple[int, list[Result]]:
+    """Rows that replace each other: only the last version of a key within the group is ever seen, so only it is written."""
+    key_of = _key(table)
+    keys = [values if position is None else key_of(values) for _, position, values in share.steps]
+    standing = _stored(connection, table, dict.fromkeys(keys), "known_until IS NULL")
+    final: dict[Key, Values | None] = {}
+    results = []
+    for key, (_, position, values) in zip(keys, share.steps, strict=True):
+        if position is None:
+            final[key] = None
+        elif final.get(key, standing.get(key)) == values and (key in final or key in standing):
+            results.append(Result(_id(key), "repeat"))
+            continue
+        else:
+            final[key] = values
+        results.append(Result(_id(key), "new"))
+    ended = [key for key in final if key in standing]
+    _end(connection, table, ended, commit)
+    fresh = _insert(connection, table, [values for values in final.values() if values is not None], commit)
+    return len(ended) + len(fresh), results
+
+
+def _insert(connection: duckdb.DuckDBPyConnection, table: type[Row], rows: Iterable[Values], commit: int) -> set[Key]:
+    """Add rows, all known from `commit`; returns the keys of those that were not there yet."""
+    rows = list(rows)
+    if not rows:
+        return set()
+    own = table.columns()[: len(table.model_fields)]
+    columns = [pa.array(values, _ARROW[c.sql]) for c, values in zip(own, zip(*rows, strict=True), strict=True)]
+    names = ", ".join(f'"{c.name}"' for c in own)
+    statement = (
+        f"INSERT INTO {table.table} ({names}, known_from) SELECT {names}, {commit:d} FROM incoming "  # noqa: S608
+        f"ON CONFLICT DO NOTHING RETURNING {', '.join(table.key)}"
+    )
+    return set(_with_incoming(connection, pa.table(columns, names=[c.name for c in own]), statement))
+
+
+def _stored(connection: duckdb.DuckDBPyConnection, table: type[Row], keys: Iterable[Key], which: str) -> Mapping[Key, Values]:
+    """The stored rows of these keys, of those that satisfy the condition `which`."""
+    key_of = _key(table)
+    names = ", ".join(f'"{name}"' for name in table.model_fields)
+    query = f"SELECT {names} FROM {table.table} SEMI JOIN incoming USING ({', '.join(table.key)}) WHERE {which}"  # noqa: S608
+    return {key_of(values): values for values in _with_incoming(connection, _key_columns(table, keys), query)}
+
+
+def _end(connection: duckdb.DuckDBPyConnection, table: type[Row], keys: Sequence[Key], commit: int) -> None:
+    """The standing versions of these keys are known until `commit`."""
+    if keys:
+        same = " AND ".join(f'{table.table}."{name}" = incoming."{name}"' for name in table.key)
+        statement = f"UPDATE {table.table} SET known_until = {commit:d} FROM incoming WHERE known_until IS NULL AND {same}"  # noqa: S608
+        _with_incoming(connection, _key_columns(table, keys), statement)
+
+
+def _with_incoming(connection: duckdb.DuckDBPyConnection, incoming: pa.Table, sql: str) -> list[Values]:
+    """Run a statement that sees `incoming`; its rows."""
+    connection.register("incoming", incoming)
+    try:
+        return connection.execute(sql).fetchall()
+    finally:
+        connection.unregister("incoming")
+
+
+def _key_columns(table: type[Row], keys: Iterable[Key]) -> pa.Table:
+    kinds = [_ARROW[c.sql] for c in table.columns() if c.name in table.key]
+    columns = list(zip(*keys, strict=True)) or [()] * len(table.key)
+    return pa.table([pa.array(values, kind) for values, kind in zip(columns, kinds, strict=True)], names=list(table.key))
+
+
+def _values(table: type[Row]) -> attrgetter[Values]:
+    return attrgetter(*table.model_fields)
+
+
+def _key(table: type[Row]) -> Any:
+    """Function from a row's values to its key."""
+    places = [list(table.model_fields).index(name) for name in table.key]
+    return lambda values: tuple(values[place] for place in places)
+
+
+def _id(key: Key) -> str:
+    return "/".join(str(part) for part in key)
+
+
+def _compared(table: type[Row], key: Key, kept: Values, given: Values) -> Result:
+    """Whether content under a known key is the same again or something else."""
+    differing = [name for name, old, new in zip(table.model_fields, kept, given, strict=True) if old != new]
+    if not differing:
+        return Result(_id(key), "repeat")
+    return Result(_id(key), "conflict", f"already known with different {', '.join(differing)}; the first is kept")
