@@ -122,11 +122,6 @@ def _run(
 def _event(attempt_id: str, host: str, kind: EventKind, time_s: float) -> Event:
     """One boundary; the monotonic clock of a host runs with the wall clock."""
     since_start_ns = round(time_s * 1e9)
-    reason = {
-        EventKind.FAILED: "synthetic",
-        EventKind.CANCEL_REQUESTED: CancelReason.USER,
-        EventKind.CANCELLED: CancelReason.USER,
-    }
     return Event(
         event_id=f"{attempt_id}-{kind}",
         attempt_id=attempt_id,

@@ -1,0 +1,58 @@
+"""Uniforms decided by their key alone: adding, removing or reordering what is drawn changes no other draw.
+
+A counter hash: each id is mixed into the state by the finaliser of splitmix64, the scenario last. It is not a generator that
+steps, so there is no "next" number and nothing to keep.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from predictors.distribution import Array
+
+Keys = NDArray[np.uint64]
+_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+_FIRST = np.uint64(0xBF58476D1CE4E5B9)
+_SECOND = np.uint64(0x94D049BB133111EB)
+_S30, _S27, _S31, _S12 = np.uint64(30), np.uint64(27), np.uint64(31), np.uint64(12)
+
+
+def key_of(text: str) -> np.uint64:
+    """A string id as 64 bits, the same on every machine (BLAKE2b)."""
+    return np.uint64(int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little"))
+
+
+def keys_of(texts: Iterable[str]) -> Keys:
+    """String ids as 64 bits each, shape (n,)."""
+    known: dict[str, np.uint64] = {}
+    return np.array([known.get(text) or known.setdefault(text, key_of(text)) for text in texts], dtype=np.uint64)
+
+
+def _mix(state: Keys) -> Keys:
+    """The splitmix64 finaliser: a bijection in which each input bit moves half of the output bits. Wraps by design."""
+    mixed = (state ^ (state >> _S30)) * _FIRST
+    mixed = (mixed ^ (mixed >> _S27)) * _SECOND
+    return mixed ^ (mixed >> _S31)
+
+
+def stream(seed: int, name: str, *ids: Keys) -> Keys:
+    """State of a stream per row: the seed, the stream's name, then each array of ids in order; they broadcast."""
+    state = np.array([seed % 2**64], dtype=np.uint64)
+    for column in (np.array([key_of(name)]), *ids):
+        state = _mix((state ^ _mix(column + _GOLDEN)) + _GOLDEN)
+    return state
+
+
+def uniforms(streams: Keys, n_scenarios: int) -> Array:
+    """Draws of scenarios 0 ... n_scenarios - 1, shape (*streams.shape, n_scenarios): in (0, 1), never 0 or 1.
+
+    The first n of a longer row are those of a shorter one. Of the 64 bits 52 are used, so that the half step that keeps draws
+    off the ends is exact.
+    """
+    scenarios = _mix(np.arange(1, n_scenarios + 1, dtype=np.uint64) * _GOLDEN)
+    bits = _mix(streams[..., None] ^ scenarios) >> _S12
+    return (bits.astype(np.float64) + 0.5) * 2.0**-52
