@@ -73,9 +73,13 @@ def start(
 
 
 def _environment(threads: int) -> Mapping[str, str]:
-    """Ours, with the thread count of numeric libraries and the place of our packages set."""
+    """Ours, with the thread count of numeric libraries and the place of our packages set.
+
+    Threads that wait give up the processor: spinning ones would take it from the host's own work.
+    """
     paths = [str(_ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
-    return os.environ | {name: str(threads) for name in _THREAD_VARIABLES} | {"PYTHONPATH": os.pathsep.join(paths)}
+    numeric = dict.fromkeys(_THREAD_VARIABLES, str(threads)) | {"OMP_WAIT_POLICY": "PASSIVE"}
+    return os.environ | numeric | {"PYTHONPATH": os.pathsep.join(paths)}
 
 
 def _confine(pid: int, request: Request) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 from calibrate.hosts.grants import MIB, Request
 from calibrate.hosts.guard import Running, start
 from service.demo.link import pair, receive, receive_within, send
+from telemetry.errors import BadField
 from telemetry.tables import Grant
 
 WORKER_THREADS = 2
@@ -36,12 +37,19 @@ class Crew:
             threads = min(WORKER_THREADS, self._grant.max_threads)
             arguments = (self._backend_name, str(self._spool_dir))
             self._worker = self._started("demo_encoder", "service.demo.worker", threads, arguments)
-            hello = receive_within(self._worker[1], START_S)
-            if hello is None:
-                self.drop_worker()
-                raise EOFError(f"no worker was ready within {START_S:.0f} s")
-            self.runtime = hello["runtime"]
+            self.runtime = self._greeted(self._worker[1])
         return self._worker[1]
+
+    def _greeted(self, end: Connection) -> str:
+        """Wait for a new worker to be ready; its runtime."""
+        try:
+            hello = receive_within(end, START_S)
+        except EOFError:
+            hello = None
+        if hello is None:
+            code = self.drop_worker()
+            raise BadField("backend", self._backend_name, f"its worker was not ready (exit code {code}); see its message above")
+        return str(hello["runtime"])
 
     def drop_worker(self) -> int | None:
         """Kill the worker, wait until it is gone, and give its exit code; the next `worker()` starts another."""

@@ -24,7 +24,7 @@ from service.demo.encoder import FAMILY, MODEL, VOCABULARY, checkpoint, truncate
 from service.demo.link import receive_within, send
 from service.demo.schedule import Cancel, Failure, Planned
 from telemetry.recorder.ids import uuid7
-from telemetry.recorder.marks import AttemptMarks, Recorder
+from telemetry.recorder.marks import Recorder, RunningAttempt
 from telemetry.samples import processor_name
 from telemetry.tables import Grant
 from telemetry.words import CancelReason, Ended, State
@@ -143,7 +143,7 @@ def _hand_over(end: Connection, upcoming: Upcoming, tokens: list[list[int]], pat
     planned = upcoming.planned
     headroom_bytes = HEADROOM_BYTES if planned.failure is Failure.MEMORY_LIMIT else None
     load_path = None if planned.state is State.RESIDENT else str(path)
-    _tell(end, "run", fields=upcoming.fields, path=load_path, tokens=tokens, headroom_bytes=headroom_bytes)
+    _tell(end, "run", attempt_id=upcoming.attempt_id, path=load_path, tokens=tokens, headroom_bytes=headroom_bytes)
 
 
 def _tell(end: Connection, word: str, **content: Any) -> None:
@@ -207,7 +207,7 @@ def _due(bench: Bench, planned: Planned, ask_at_s: Sequence[float]) -> list[Due]
     return sorted(due, key=lambda item: item[0])
 
 
-def _watch(bench: Bench, upcoming: Upcoming, attempt: AttemptMarks, end: Connection, due: list[Due]) -> Finished:
+def _watch(bench: Bench, upcoming: Upcoming, attempt: RunningAttempt, end: Connection, due: list[Due]) -> Finished:
     """Follow an attempt to its end: ask and cancel when due; EOFError if the worker dies."""
     started_s: float | None = None
     over_s = time.monotonic() + min(PATIENCE_S, bench.crew.left_s())
@@ -215,9 +215,9 @@ def _watch(bench: Bench, upcoming: Upcoming, attempt: AttemptMarks, end: Connect
         wake_s = over_s if started_s is None or not due else min(over_s, started_s + due[0][0])
         message = receive_within(end, max(0.0, wake_s - time.monotonic()))
         if message is None and wake_s == over_s:
-            attempt.timed_out()
+            attempt.timed_out(f"no end within {PATIENCE_S:.0f} s")
             bench.crew.drop_worker()
-            return Finished(upcoming, Ended.TIMED_OUT, "no end within the time allowed", None)
+            return Finished(upcoming, Ended.TIMED_OUT, f"no end within {PATIENCE_S:.0f} s", None)
         if message is None and started_s is not None:
             act = due.pop(0)[1]
             if act is None:
@@ -230,7 +230,7 @@ def _watch(bench: Bench, upcoming: Upcoming, attempt: AttemptMarks, end: Connect
             return Finished(upcoming, Ended(message["ended"]), message["reason"], message["service_s"])
 
 
-def _cancel(bench: Bench, attempt: AttemptMarks, end: Connection, how: Cancel) -> bool:
+def _cancel(bench: Bench, attempt: RunningAttempt, end: Connection, how: Cancel) -> bool:
     """Ask a running attempt to stop; True if it has, since its process was killed."""
     attempt.cancel_requested(CancelReason.USER)
     if how is Cancel.FLAG:

@@ -19,7 +19,7 @@ from typing import Any
 
 from service.demo.encoder import N_LAYERS, Encoder, backend
 from service.demo.link import receive, receive_within, send
-from telemetry.recorder.marks import AttemptMarks, Recorder
+from telemetry.recorder.marks import Recorder, RunningAttempt
 from telemetry.words import CancelReason, Ended
 
 
@@ -44,7 +44,7 @@ def main() -> None:
 def _run(job: dict[str, Any], end: Connection, recorder: Recorder, encoder: Encoder) -> dict[str, Any]:
     """One attempt from setup to release: how it ended and why, and its service time in s if it completed."""
     try:
-        with recorder.attempt(**job["fields"]) as attempt:
+        with recorder.join(job["attempt_id"]) as attempt:
             if job["path"] is not None:
                 with _address_space(job["headroom_bytes"]):
                     _setup(job, attempt, encoder)
@@ -68,7 +68,7 @@ def _load(encoder: Encoder, path: Path, batch: int, length: int) -> None:
     encoder.warmup(batch, length)
 
 
-def _setup(job: dict[str, Any], attempt: AttemptMarks, encoder: Encoder) -> None:
+def _setup(job: dict[str, Any], attempt: RunningAttempt, encoder: Encoder) -> None:
     attempt.mark("phase_start")
     encoder.open(Path(job["path"]))
     attempt.mark("checkpoint_open")
@@ -79,7 +79,7 @@ def _setup(job: dict[str, Any], attempt: AttemptMarks, encoder: Encoder) -> None
     attempt.mark("ready")
 
 
-def _serve(job: dict[str, Any], end: Connection, attempt: AttemptMarks, encoder: Encoder) -> float | None:
+def _serve(job: dict[str, Any], end: Connection, attempt: RunningAttempt, encoder: Encoder) -> float | None:
     """Compute layer by layer, looking at the flag between layers; service time in s, or None if cancelled."""
     started_ns = time.monotonic_ns()
     send(end, "running", since_ns=started_ns)
