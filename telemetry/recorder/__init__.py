@@ -1,0 +1,1 @@
+"""Recorder: marks real work from inside its process, on the standard library alone."""
