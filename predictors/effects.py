@@ -1,0 +1,236 @@
+"""Crossed and nested group effects on log time, partially pooled, with variance components from the data.
+
+Every key is a set of context fields; a group is one combination of their values; the leaf key is the exact configuration.
+Effects are estimated coarse to fine on configuration means. For key k the effects of keys that only refine k are not
+subtracted but integrated out: they are noise of variance tau_k^2 between the configurations of one group. With m_g
+the mean of a group's configurations, weighted by 1 / (tau_k^2 + v_c), and P_g the sum of these weights,
+
+    E[m_g^2] = sigma_k^2 + 1 / P_g   gives sigma_k^2 (weighted moments),   u_g = m_g sigma_k^2 / (sigma_k^2 + 1 / P_g).
+
+The variance left about a context's centre starts at sigma_k^2 per key and is reduced where its group was seen: with A the
+variance left in k and all keys it refines, precision P_g turns A into A / (1 + A P_g). A group never seen keeps all of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from predictors.contexts import CATEGORIES, Context
+from predictors.distribution import Array
+
+Ints = NDArray[np.int64]
+Fields = tuple[str, ...]
+Label = tuple[str | None, ...]
+
+LEAF: Fields = (*CATEGORIES, "shape")
+CANDIDATES: tuple[Fields, ...] = (
+    ("state",),
+    ("family",),
+    ("device",),
+    ("runtime",),
+    ("precision",),
+    ("mode",),
+    ("model",),
+    ("host",),
+    ("state", "family"),
+    ("state", "host"),
+    ("device", "family"),
+    ("device", "model"),
+    ("family", "mode"),
+    ("model", "mode"),
+    ("family", "host"),
+    ("model", "host"),
+    ("state", "family", "host"),
+    ("device", "family", "model"),
+    ("device", "family", "model", "mode"),
+    ("family", "host", "model"),
+    ("state", "family", "host", "model"),
+)
+SEEN = 1e12
+"""Precision of a value that never varied: seeing it again leaves nothing unknown about it."""
+
+
+@dataclass(frozen=True)
+class Effects:
+    """Pooled effects, per key k.
+
+    `groups` numbers its labels; `value` and `precision`, shape (n_groups + 1,), end in a 0 for labels never seen; `variance[k]` and
+    `novel[k]` are sigma_k^2 of seen and unseen groups; `within[k]` lists the keys that k refines, itself among them.
+    """
+
+    keys: tuple[Fields, ...]
+    groups: tuple[dict[Label, int], ...]
+    value: tuple[Array, ...]
+    precision: tuple[Array, ...]
+    variance: Array
+    novel: Array
+    within: tuple[tuple[int, ...], ...]
+
+    def codes(self, contexts: Sequence[Context]) -> Ints:
+        """Group of each context under each key, shape (n_keys, n_contexts); -1 where it was never seen."""
+        found = [[groups.get(label(c, key), -1) for c in contexts] for key, groups in zip(self.keys, self.groups, strict=True)]
+        return np.array(found, dtype=np.int64).reshape(len(self.keys), len(contexts))
+
+    def centre(self, codes: Ints) -> Array:
+        """Sum of the effects, shape (n_contexts,)."""
+        total = np.zeros(codes.shape[1])
+        for values, code in zip(self.value, codes, strict=True):
+            total += values[code]
+        return total
+
+    def left(self, codes: Ints) -> Array:
+        """Variance left about that sum, shape (n_contexts,)."""
+        parts = np.where(codes >= 0, self.variance[:, None], self.novel[:, None])
+        for k, code in enumerate(codes):
+            shares = list(self.within[k])
+            total = parts[shares].sum(axis=0)
+            parts[shares] *= 1.0 / (1.0 + total * self.precision[k][code])
+        return np.asarray(parts.sum(axis=0), dtype=np.float64)
+
+
+def label(context: Context, key: Fields) -> Label:
+    """The context's values under a key; the leaf key is its exact configuration."""
+    return (context.configuration(),) if key == LEAF else tuple(getattr(context, name) for name in key)
+
+
+@dataclass(frozen=True)
+class Crossing:
+    """Configurations crossed by keys: `code` (n_keys, n_configurations) numbers groups from 0, `size` counts them.
+
+    `refines[k, j]` says that key k refines key j or is j. The first key holds whatever never varied.
+    """
+
+    keys: tuple[Fields, ...]
+    code: Ints
+    size: Ints
+    groups: tuple[dict[Label, int], ...]
+    refines: NDArray[np.bool_]
+
+
+def crossing(configurations: Sequence[Context]) -> Crossing:
+    """Keys that tell the configurations apart, coarse to fine. Keys that group them alike become one.
+
+    A united key is unseen where any of its fields is: which of them matters cannot be known from data in which
+    they never parted.
+    """
+    n = len(configurations)
+    fields = {name: _numbered([getattr(c, name) for c in configurations]) for name in CATEGORIES}
+    united: dict[bytes, list[str]] = {}
+    codes: dict[bytes, Ints] = {}
+    for key in (*CANDIDATES, LEAF):
+        code = np.arange(n) if key == LEAF else _joint([fields[name] for name in key])
+        united.setdefault(code.tobytes(), []).extend(key)
+        codes[code.tobytes()] = code
+    constant = np.zeros(n, dtype=np.int64).tobytes()
+    leaf = np.arange(n).tobytes()
+    order = sorted((k for k in codes if k not in {constant, leaf}), key=lambda k: int(codes[k].max(initial=0)))
+    fixed = [f for f in CATEGORIES if not fields[f].any()]
+    names = [tuple(fixed), *(tuple(f for f in CATEGORIES if f in united[k] and f not in fixed) for k in order), LEAF]
+    code = np.stack([np.zeros(n, dtype=np.int64), *(codes[k] for k in order), np.arange(n)])
+    groups = [
+        {label(c, key): int(g) for c, g in zip(configurations, row, strict=True)} for key, row in zip(names, code, strict=True)
+    ]
+    size = code.max(axis=1) + 1
+    refines = np.array([[_refines(code[k], size[k], code[j]) for j in range(len(code))] for k in range(len(code))])
+    return Crossing(tuple(names), code, size, tuple(groups), refines)
+
+
+def _numbered(values: Sequence[object]) -> Ints:
+    """Values numbered in order of first appearance."""
+    seen: dict[object, int] = {}
+    return np.array([seen.setdefault(value, len(seen)) for value in values], dtype=np.int64)
+
+
+def _joint(codes: Sequence[Ints]) -> Ints:
+    """Combinations of codes numbered in order of first appearance."""
+    joint = codes[0]
+    for code in codes[1:]:
+        joint = joint * (int(code.max(initial=0)) + 1) + code
+        _, first, joint = np.unique(joint, return_index=True, return_inverse=True)
+        joint = np.argsort(np.argsort(first))[joint]
+    return joint.astype(np.int64)
+
+
+def _refines(fine: Ints, size: int, coarse: Ints) -> bool:
+    """Whether every group of `fine` lies within one group of `coarse`."""
+    first = np.full(size, -1, dtype=np.int64)
+    first[fine[::-1]] = coarse[::-1]
+    return bool((first[fine] == coarse).all())
+
+
+@dataclass
+class Pool:
+    """Effects in the making: `value[k]` per group, `variance` per key, `precision[k]` per group."""
+
+    cross: Crossing
+    value: list[Array]
+    precision: list[Array]
+    variance: Array
+
+    @classmethod
+    def start(cls, cross: Crossing) -> Pool:
+        """Every effect zero, every component of equal size."""
+        zero = [np.zeros(size) for size in cross.size]
+        variance = np.full(len(cross.keys), 0.1)
+        variance[0] = 0.0
+        return cls(cross, zero, [np.zeros(size) for size in cross.size], variance)
+
+    def between(self, k: int) -> float:
+        """tau_k^2: the components of the keys that refine k."""
+        finer = self.cross.refines[:, k] & ~self.cross.refines[k]
+        return float(self.variance[finer].sum())
+
+    def contributions(self) -> Array:
+        """Effect of each key on each configuration, shape (n_keys, n_configurations)."""
+        return np.stack([value[code] for value, code in zip(self.value, self.cross.code, strict=True)])
+
+    def sweep(self, mean: Array, noise: Array) -> None:
+        """One pass over the keys, given configuration means and their sampling variances v_c."""
+        parts = self.contributions()
+        for k in range(1, len(self.cross.keys)):
+            code, size = self.cross.code[k], int(self.cross.size[k])
+            finer = self.cross.refines[:, k] & ~self.cross.refines[k]
+            others = ~finer
+            others[k] = False
+            rest = mean - parts[others].sum(axis=0)
+            weight = 1.0 / (self.between(k) + noise)
+            precision = summed(code, weight, size)
+            centre = summed(code, weight * rest, size) / precision
+            self.variance[k] = _component(centre, 1.0 / precision, float(self.variance[k]))
+            self.precision[k] = precision
+            self.value[k] = centre * self.variance[k] / (self.variance[k] + 1.0 / precision)
+            parts[k] = self.value[k][code]
+
+    def finished(self, novel_sd: float) -> Effects:
+        """The effects, ready for contexts seen and unseen.
+
+        Few groups say little about the next one: its component is averaged with novel_sd^2 as if that came from one group more.
+        """
+        size = self.cross.size.astype(np.float64)
+        novel = (size * self.variance + novel_sd**2) / (size + 1.0)
+        novel[0] = novel_sd**2
+        self.precision[0] = np.full(int(self.cross.size[0]), SEEN)
+        return Effects(
+            keys=self.cross.keys,
+            groups=self.cross.groups,
+            value=tuple(np.append(v, 0.0) for v in self.value),
+            precision=tuple(np.append(p, 0.0) for p in self.precision),
+            variance=np.append(novel_sd**2, self.variance[1:]),
+            novel=novel,
+            within=tuple(tuple(np.flatnonzero(row).tolist()) for row in self.cross.refines),
+        )
+
+
+def summed(group: Ints, values: Array, n_groups: int) -> Array:
+    """Sums by group, shape (n_groups,), added in the order of rows."""
+    return np.bincount(group, values, n_groups).astype(np.float64, copy=False)
+
+
+def _component(centre: Array, noise: Array, before: float) -> float:
+    """sigma^2 from centre ~ (0, sigma^2 + noise): weighted moments, the weights those of a normal likelihood."""
+    weight = 1.0 / (before + noise) ** 2
+    return max(float(weight @ (centre**2 - noise) / weight.sum()), 0.0)

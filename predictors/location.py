@@ -1,0 +1,215 @@
+"""Where a context's durations lie on the log scale, and how widely: centre, spread, and what is unknown of the centre.
+
+log T = b0 + slopes(numbers) + group effects + residual. A node's residual scale is pooled down the context's path,
+
+    s_g = (sum_i w_i |r_i| sqrt(pi / 2) + nu s_parent) / (sum_i w_i + nu),
+
+from absolute residuals, since a few stalls must not make a host look wide. A context never seen has the variance between
+groups on top: spread^2 = s^2 + left.
+
+Censored rows enter by the expected log time beyond their bound, rows with delayed entry by the shift their entry causes,
+both under a normal residual law; residuals past three scales are drawn in to three (Huber). These only place the
+centre: the hazards of the standardised residuals treat censoring and entry exactly and correct what the centre misses.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import log_ndtr
+
+from predictors import slopes as numbers
+from predictors.contexts import Context
+from predictors.distribution import Array
+from predictors.effects import Crossing, Effects, Ints, Pool, crossing, summed
+from predictors.slopes import Slopes
+
+HUBER = 3.0
+MAD = math.sqrt(math.pi / 2.0)
+"""Scale of a normal law over its mean absolute deviation."""
+
+
+@dataclass(frozen=True)
+class Location:
+    """A fitted location: `scale` per node key of the path; `low`, `high` bound centres to a factor 1000 past all seen."""
+
+    intercept: float
+    effects: Effects
+    slopes: Slopes
+    scale: dict[str, float]
+    low: float
+    high: float
+
+    def place(self, contexts: Sequence[Context], phase: str) -> tuple[Array, Array]:
+        """Centre of log time and spread about it, each of shape (n_contexts,)."""
+        centre, left = self.centre(contexts)
+        scale = np.array([self.scale_of(context, phase) for context in contexts])
+        return centre, np.sqrt(scale**2 + left)
+
+    def centre(self, contexts: Sequence[Context]) -> tuple[Array, Array]:
+        """Centre of log time, and the variance left about it."""
+        codes = self.effects.codes(contexts)
+        moved, unsure = self.slopes.effect(numbers.features(contexts), self.slopes.codes(contexts))
+        total = self.intercept + self.effects.centre(codes) + moved
+        return np.clip(total, self.low, self.high), self.effects.left(codes) + unsure
+
+    def scale_of(self, context: Context, phase: str) -> float:
+        """Residual scale of the deepest node of the path that has one."""
+        return next(self.scale[node] for node in reversed(context.path(phase)) if node in self.scale)
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Positive durations of one phase: log bounds, whether they completed, weights; `context` indexes the contexts."""
+
+    log_entry: Array
+    log_time: Array
+    completed: np.typing.NDArray[np.bool_]
+    weight: Array
+    context: Ints
+
+
+def fit(contexts: Sequence[Context], phase: str, rows: Rows, *, novel_sd: float, pooling: float, rounds: int = 8) -> Location:
+    """Location of one phase; contexts without rows take no part. Deterministic: a fixed number of passes."""
+    work = _Work(contexts, phase, rows)
+    for turn in range(rounds):
+        work.turn(huber=turn > 0, novel_sd=novel_sd, pooling=pooling)
+    return work.location(novel_sd)
+
+
+class _Work:
+    """The passes of one fit, on row, context and configuration level."""
+
+    def __init__(self, contexts: Sequence[Context], phase: str, rows: Rows) -> None:
+        self.rows = rows
+        self.contexts = contexts
+        seen: dict[str, int] = {}
+        first: list[Context] = []
+        place = np.empty(len(contexts), dtype=np.int64)
+        for i, context in enumerate(contexts):
+            name = context.configuration()
+            if name not in seen:
+                seen[name] = len(seen)
+                first.append(context)
+            place[i] = seen[name]
+        self.configuration = place
+        self.cross: Crossing = crossing(first)
+        self.pool = Pool.start(self.cross)
+        self.x = numbers.features(contexts)
+        self.slopes, self.slope_codes = numbers.start(contexts, self.x)
+        self.nodes = _Nodes(first, phase)
+        done = rows.log_time[rows.completed]
+        middle = float(np.median(done if len(done) else rows.log_time))
+        self.intercept = middle
+        spread = float(np.mean(np.abs((done if len(done) else rows.log_time) - middle))) * MAD
+        self.scale = np.full(len(first), max(spread, 1e-9))
+        self.left = np.zeros(len(first))
+
+    def turn(self, *, huber: bool, novel_sd: float, pooling: float) -> None:
+        """Pseudo-values, then slopes, effects, and scales given them."""
+        rows, place = self.rows, self.configuration[self.rows.context]
+        scale = self.scale[place]
+        moved = self.slopes.effect(self.x, self.slope_codes)[0]
+        centre = (self.intercept + moved + self.pool.contributions().sum(axis=0)[self.configuration])[rows.context]
+        value = centre + scale * _pseudo(rows, centre, scale, huber=huber)
+        n = len(self.contexts)
+        weight = rows.weight / scale**2
+        mass = summed(rows.context, weight, n)
+        mean = summed(rows.context, weight * value, n) / np.maximum(mass, np.finfo(np.float64).tiny)
+        self._settle(mean, mass)
+        self._scales(place, novel_sd, pooling)
+
+    def _settle(self, mean: Array, mass: Array) -> None:
+        """Three passes over intercept, slopes and effects, given context means and their precisions."""
+        m = len(self.scale)
+        total = summed(self.configuration, mass, m)
+        noise = 1.0 / np.maximum(total, np.finfo(np.float64).tiny)
+        share = mass / np.maximum(total[self.configuration], np.finfo(np.float64).tiny)
+        for _ in range(3):
+            between = self.pool.variance[-1]
+            above = self.pool.contributions()[:-1].sum(axis=0)[self.configuration] + self.intercept
+            self.slopes = numbers.sweep(
+                self.slopes, self.x, self.slope_codes, mean - above, share / (between + noise)[self.configuration]
+            )
+            moved = self.slopes.effect(self.x, self.slope_codes)[0]
+            rest = summed(self.configuration, share * (mean - moved), m)
+            weight = 1.0 / (self.pool.variance[1:].sum() + noise)
+            effects = self.pool.contributions().sum(axis=0)
+            self.intercept = float(weight @ (rest - effects) / weight.sum())
+            self.pool.sweep(rest - self.intercept, noise)
+
+    def _scales(self, place: Ints, novel_sd: float, pooling: float) -> None:
+        """Residual scales from residuals that leave their own row out: r / sqrt(1 - leverage)."""
+        rows = self.rows
+        self.left = self.pool.finished(novel_sd).left(self.cross.code)
+        moved = self.slopes.effect(self.x, self.slope_codes)[0]
+        centre = (self.intercept + moved + self.pool.contributions().sum(axis=0)[self.configuration])[rows.context]
+        scale = self.scale[place]
+        away = np.abs(scale * _pseudo(rows, centre, scale, huber=False))
+        leverage = np.minimum(self.left[place] * rows.weight / scale**2, 0.9)
+        m = len(self.scale)
+        weight = rows.weight * rows.completed
+        mass = summed(place, weight, m)
+        self.scale = self.nodes.pool(summed(place, weight * away / np.sqrt(1.0 - leverage), m) * MAD, mass, pooling)
+
+    def location(self, novel_sd: float) -> Location:
+        """The result."""
+        y = self.rows.log_time
+        return Location(
+            self.intercept,
+            self.pool.finished(novel_sd),
+            self.slopes,
+            self.nodes.scales(),
+            float(y.min()) - math.log(1000.0),
+            float(y.max()) + math.log(1000.0),
+        )
+
+
+class _Nodes:
+    """Configurations grouped along their paths, for pooling the scale."""
+
+    def __init__(self, configurations: Sequence[Context], phase: str) -> None:
+        self.names: list[list[str]] = []
+        self.codes: list[Ints] = []
+        self.value: list[Array] = []
+        for level in zip(*(context.path(phase) for context in configurations), strict=True):
+            seen: dict[str, int] = {}
+            self.codes.append(np.array([seen.setdefault(name, len(seen)) for name in level], dtype=np.int64))
+            self.names.append(list(seen))
+
+    def pool(self, total: Array, mass: Array, pooling: float) -> Array:
+        """Scale of each configuration from sums and counts of absolute residuals."""
+        parent = np.full(len(mass), max(float(total.sum() / max(mass.sum(), 1e-300)), 1e-9))
+        self.value = []
+        for names, code in zip(self.names, self.codes, strict=True):
+            above = np.zeros(len(names))
+            above[code] = parent
+            sums, counts = summed(code, total, len(names)), summed(code, mass, len(names))
+            self.value.append((sums + pooling * above) / (counts + pooling))
+            parent = self.value[-1][code]
+        return parent
+
+    def scales(self) -> dict[str, float]:
+        """Scale by node key."""
+        return {
+            name: float(value)
+            for names, values in zip(self.names, self.value, strict=True)
+            for name, value in zip(names, values, strict=True)
+        }
+
+
+def _pseudo(rows: Rows, centre: Array, scale: Array, *, huber: bool) -> Array:
+    """Standardised residual each row stands for: drawn in where extreme, imputed where censored, shifted by its entry."""
+    z = (rows.log_time - centre) / scale
+    z = np.where(rows.completed, z, _beyond(z))
+    late = np.isfinite(rows.log_entry)
+    z = z - np.where(late, _beyond(np.where(late, (rows.log_entry - centre) / scale, -40.0)), 0.0)
+    return np.clip(z, -HUBER, HUBER) if huber else z
+
+
+def _beyond(a: Array) -> Array:
+    """E[Z | Z > a] of a standard normal Z."""
+    return np.exp(-0.5 * a * a - 0.5 * math.log(2.0 * math.pi) - log_ndtr(-a))

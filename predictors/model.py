@@ -1,0 +1,81 @@
+"""What every model does: answer from what is known, and become a new value when more is known."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import pyarrow as pa
+
+from predictors.contexts import CATEGORIES, NUMBERS, Context
+from predictors.distribution import Array, Distribution
+from predictors.frames import clock_weight, informative, seconds
+from telemetry.words import Ended
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One version of an observation that came (`sign` 1) or went (-1) at commit `known_at`.
+
+    `known_from` is the commit at which that version came; `weight` is that of its clock.
+    """
+
+    sign: int
+    known_at: int
+    phase: str
+    context: Context
+    entry_s: float
+    duration_s: float
+    ended: Ended
+    weight: float
+    known_from: int
+
+
+class Model(Protocol):
+    """A fitted model. Values are immutable: threads may read one while `after` makes the next."""
+
+    @property
+    def commit(self) -> int:
+        """Commit number up to which outcomes are known to it."""
+
+    @property
+    def fit_commit(self) -> int:
+        """Commit number as of which it was fitted."""
+
+    def knows(self, phase: str) -> bool:
+        """Whether any outcome of the phase is known."""
+
+    def predict(self, contexts: Sequence[Context], phases: Sequence[str]) -> Distribution:
+        """Time given completion of each pair, in s; NoEvidence names phases without a known outcome."""
+
+    def p_complete(self, contexts: Sequence[Context], phases: Sequence[str]) -> Array:
+        """Probability of completing rather than failing, shape (n_pairs,)."""
+
+    def after(self, changes: Sequence[Change], commit: int) -> Model:
+        """The model that also knows `changes`, in their order, up to `commit`; self is untouched."""
+
+
+def changes_of(table: pa.Table) -> list[Change]:
+    """The changes of `telemetry.asof.changes`, in its order; rows that say nothing are left out."""
+    entry_s, duration_s, weight = seconds(table, "entry_s"), seconds(table, "duration_s"), clock_weight(table)
+    made = []
+    columns = table.select(["change", "known_at", "phase", "ended", "known_from", *CATEGORIES, *NUMBERS])
+    event = [row in {Ended.COMPLETED, Ended.FAILED} for row in table["ended"].to_pylist()]
+    keep = informative(entry_s, duration_s, pa.array(event, pa.bool_()).to_numpy(zero_copy_only=False))
+    for i, row in enumerate(columns.to_pylist()):
+        if keep[i]:
+            made.append(
+                Change(
+                    sign=int(row["change"]),
+                    known_at=row["known_at"],
+                    phase=row["phase"],
+                    context=Context.of(row),
+                    entry_s=float(entry_s[i]),
+                    duration_s=float(duration_s[i]),
+                    ended=Ended(row["ended"]),
+                    weight=float(weight[i]),
+                    known_from=row["known_from"],
+                )
+            )
+    return made

@@ -1,0 +1,129 @@
+"""How log time moves with the numbers of a context: slopes, partially pooled over state, family and model.
+
+Features are log(1 + size_in), log(batch) and log(1 + corunners), in natural log units. Work over rate has slope 1 there, a
+fixed overhead slope 0, so a normal prior of unit variance on the common slope needs no scaling by the data's spread: a
+feature that barely varied stays near 0 instead of blowing up. Groups deviate by b_g ~ N(0, tau^2), tau^2 from the data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from predictors.contexts import NUMBERS, Context
+from predictors.distribution import Array
+from predictors.effects import Fields, Ints, Label, label, summed
+
+LEVELS: tuple[Fields, ...] = ((), ("state",), ("family",), ("family", "model"))
+
+
+@dataclass(frozen=True)
+class Level:
+    """Slopes of the groups of one key. The last row of each array is for groups never seen.
+
+    `centre` and `slope` have shape (n_groups + 1, n_numbers), `covariance` (n_groups + 1, n_numbers, n_numbers);
+    `variance` is tau^2 per number.
+    """
+
+    key: Fields
+    groups: dict[Label, int]
+    centre: Array
+    slope: Array
+    covariance: Array
+    variance: Array
+
+
+@dataclass(frozen=True)
+class Slopes:
+    """Levels from the common slope down. An empty tuple answers 0."""
+
+    levels: tuple[Level, ...]
+
+    def codes(self, contexts: Sequence[Context]) -> Ints:
+        """Group of each context at each level, shape (n_levels, n_contexts); -1 where never seen."""
+        found = [[level.groups.get(label(c, level.key), -1) for c in contexts] for level in self.levels]
+        return np.array(found, dtype=np.int64).reshape(len(self.levels), len(contexts))
+
+    def effect(self, x: Array, codes: Ints) -> tuple[Array, Array]:
+        """Sum of the slopes' effects and its variance, each of shape (n_contexts,); x has shape (n_numbers, n_contexts)."""
+        total, variance = np.zeros(x.shape[1]), np.zeros(x.shape[1])
+        for level, code in zip(self.levels, codes, strict=True):
+            d = [np.where(np.isnan(row), 0.0, row - level.centre[code, j]) for j, row in enumerate(x)]
+            for j, dj in enumerate(d):
+                total += level.slope[code, j] * dj
+                for k, dk in enumerate(d):
+                    variance += level.covariance[code, j, k] * dj * dk
+        return total, variance
+
+
+def features(contexts: Sequence[Context]) -> Array:
+    """Numbers of each context in log units, shape (n_numbers, n_contexts); NaN where unknown."""
+    table = np.array(
+        [[np.nan if v is None else v for v in (c.batch, c.size_in, c.corunners)] for c in contexts], dtype=np.float64
+    )
+    table = table.reshape(len(contexts), len(NUMBERS)).T
+    return np.stack([np.log(table[0]), np.log1p(table[1]), np.log1p(table[2])])
+
+
+def start(contexts: Sequence[Context], x: Array) -> tuple[Slopes, Ints]:
+    """Flat slopes at every level that tells the contexts apart, with the contexts' groups."""
+    levels: list[Level] = []
+    codes: list[Ints] = []
+    p = len(x)
+    varied = np.array([np.ptp(row[~np.isnan(row)]) > 0.0 if (~np.isnan(row)).any() else False for row in x])
+    for key in LEVELS if varied.any() else ():
+        groups: dict[Label, int] = {}
+        code = np.array([groups.setdefault(label(c, key), len(groups)) for c in contexts], dtype=np.int64)
+        if any(np.array_equal(code, other) for other in codes):
+            continue
+        variance = np.where(varied, 1.0 if not key else 0.1, 0.0)
+        zero = np.zeros((len(groups) + 1, p))
+        levels.append(Level(key, groups, zero, zero, np.zeros((len(groups) + 1, p, p)), variance))
+        codes.append(code)
+    return Slopes(tuple(levels)), np.array(codes, dtype=np.int64).reshape(len(levels), len(contexts))
+
+
+def sweep(slopes: Slopes, x: Array, codes: Ints, mean: Array, weight: Array) -> Slopes:
+    """One pass over the levels, given context means of log time and their precisions `weight`."""
+    levels = list(slopes.levels)
+    for i, code in enumerate(codes):
+        others = Slopes(tuple(level for j, level in enumerate(levels) if j != i))
+        rest = mean - others.effect(x, np.delete(codes, i, axis=0))[0]
+        levels[i] = _solve(levels[i], x, code, rest, weight)
+    return Slopes(tuple(levels))
+
+
+def _solve(level: Level, x: Array, code: Ints, rest: Array, weight: Array) -> Level:
+    """Ridge within each group: b_g = C_g X'W r with C_g = (X'W X + diag(1 / tau^2))^-1, centred per group."""
+    n, p = len(level.groups), len(x)
+    used = np.flatnonzero(level.variance > 0.0)
+    centre, moment = np.zeros((n + 1, p)), np.zeros((n, p, p))
+    known = ~np.isnan(x)
+    total = np.maximum(summed(code, weight, n), np.finfo(np.float64).tiny)
+    rest = rest - (summed(code, weight * rest, n) / total)[code]
+    d = np.zeros_like(x)
+    for j in range(p):
+        w = np.where(known[j], weight, 0.0)
+        mass = summed(code, w, n)
+        centre[:n, j] = summed(code, w * np.where(known[j], x[j], 0.0), n) / np.where(mass > 0.0, mass, 1.0)
+        centre[n, j] = (w @ np.where(known[j], x[j], 0.0)) / max(float(w.sum()), 1e-300)
+        d[j] = np.where(known[j], x[j] - centre[code, j], 0.0)
+    for j in range(p):
+        for k in range(p):
+            moment[:, j, k] = summed(code, weight * d[j] * d[k], n)
+    prior = np.diag(1.0 / np.where(level.variance > 0.0, level.variance, 1.0))
+    pull = np.stack([summed(code, weight * d[j] * rest, n) for j in range(p)], axis=1)
+    inverse = np.linalg.inv(moment + prior)
+    slope, covariance = np.zeros((n + 1, p)), np.zeros((n + 1, p, p))
+    block = np.ix_(np.arange(n), used, used)
+    covariance[block] = inverse[block]
+    slope[:n, used] = np.einsum("gjk,gk->gj", inverse, pull)[:, used]
+    variance = level.variance
+    if level.key:
+        variance = np.where(
+            variance > 0.0, np.maximum((slope[:n] ** 2 + np.einsum("gjj->gj", covariance[:n])).mean(axis=0), 1e-6), 0.0
+        )
+    covariance[n] = np.diag(variance)
+    return replace(level, centre=centre, slope=slope, covariance=covariance, variance=variance)

@@ -1,0 +1,199 @@
+"""One root phase as the model of record knows it: a location, a grid, and counts for every node of the hierarchy."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from predictors import tails
+from predictors.contexts import LEVELS, Context
+from predictors.counts import UNIT, events, exposure, marks
+from predictors.distribution import Array, Support
+from predictors.effects import Ints
+from predictors.grids import Curve
+from predictors.location import Location
+from predictors.model import Change
+from predictors.shrink import shrunk
+from telemetry.words import Ended
+
+MEMO = 50_000
+"""Contexts remembered per phase; further ones are worked out anew each time."""
+LEAST, MOST = 1e-12, 1.0 - 1e-9
+
+
+@dataclass(slots=True)
+class Node:
+    """Counts of one node.
+
+    `events` (2, n_columns) are completed and failed, `at_risk` (n_columns,) their exposure, `running` (n_columns,) that of running rows
+    in units of 1 / counts.UNIT. `n` counts completed outcomes, `n_eff` is their weight after decay.
+    """
+
+    events: Array
+    at_risk: Array
+    running: Ints
+    n: int
+    n_eff: float
+    last_commit: int
+
+    @classmethod
+    def empty(cls, n_columns: int) -> Node:
+        """A node without evidence."""
+        return cls(np.zeros((2, n_columns)), np.zeros(n_columns), np.zeros(n_columns, dtype=np.int64), 0, 0.0, 0)
+
+    def copy(self) -> Node:
+        """A copy with arrays of its own."""
+        return Node(self.events.copy(), self.at_risk.copy(), self.running.copy(), self.n, self.n_eff, self.last_commit)
+
+
+@dataclass(frozen=True)
+class Stratum:
+    """Everything known about one phase. Values never change, but for two memos of what follows from them.
+
+    `strength` holds kappa and `half_life` the memory in outcomes (None: unlimited), one per name in contexts.LEVELS;
+    `prior` (n_columns,) is the root's parent; `longest_s` the longest duration or bound known; a row that became known
+    by `fit_commit` was standardised without itself.
+    """
+
+    phase: str
+    location: Location
+    edges: Array
+    prior: Array
+    strength: tuple[float, ...]
+    half_life: tuple[float | None, ...]
+    nodes: Mapping[str, Node]
+    longest_s: float
+    fit_commit: int
+    places: dict[Context, tuple[float, float, float]] = field(default_factory=dict, repr=False, compare=False)
+    curves: dict[Context, Curve] = field(default_factory=dict, repr=False, compare=False)
+
+    @property
+    def known(self) -> bool:
+        """Whether any outcome is known."""
+        return self.phase in self.nodes and self.nodes[self.phase].n > 0
+
+    def place(self, context: Context) -> tuple[float, float, float]:
+        """Centre, spread for an outcome to come, and spread for one the location was fitted on."""
+        found = self.places.get(context)
+        if found is None:
+            centre, left = self.location.centre([context])
+            found = spreads(centre, left, np.array([self.location.scale_of(context, self.phase)]))
+            if len(self.places) < MEMO:
+                self.places[context] = found
+        return found
+
+    def curve(self, context: Context) -> Curve:
+        """The context's distribution of time given completion."""
+        found = self.curves.get(context)
+        if found is None:
+            found = self._curve(context)
+            if len(self.curves) < MEMO:
+                self.curves[context] = found
+        return found
+
+    def _curve(self, context: Context) -> Curve:
+        centre, spread, _ = self.place(context)
+        hazards = np.stack([self.prior, np.zeros_like(self.prior)])
+        level, evidence = LEVELS[0], self.nodes[self.phase]
+        for depth, key in enumerate(context.path(self.phase)):
+            node = self.nodes.get(key)
+            if node is not None:
+                at_risk = node.at_risk + node.running / UNIT
+                hazards = shrunk(node.events, at_risk, hazards, self.strength[depth])
+                if node.n:
+                    level, evidence = LEVELS[depth], node
+        support = Support(level, evidence.n, evidence.n_eff, self.longest_s, evidence.last_commit, level == LEVELS[-1])
+        return curve_of(hazards, centre + spread * self.edges, spread, max(np.log(max(self.longest_s, 1e-300)), centre), support)
+
+    def after(self, changes: Sequence[Change]) -> Stratum:
+        """The stratum once `changes` of its phase have been taken in, in their order."""
+        nodes = dict(self.nodes)
+        fresh: set[str] = set()
+        longest_s = self.longest_s
+        for change in changes:
+            path = change.context.path(self.phase)
+            for key in path:
+                if key not in fresh:
+                    nodes[key] = nodes[key].copy() if key in nodes else Node.empty(len(self.prior))
+                    fresh.add(key)
+            self._count([nodes[key] for key in path], change)
+            longest_s = max(longest_s, change.duration_s)
+        return replace(self, nodes=nodes, longest_s=longest_s, curves={})
+
+    def _count(self, path: Sequence[Node], change: Change) -> None:
+        """Adds or takes back one row along its path of fresh nodes."""
+        completed, failed = change.ended == Ended.COMPLETED, change.ended == Ended.FAILED
+        centre, to_come, fitted = self.place(change.context)
+        spread = fitted if completed and change.known_from <= self.fit_commit else to_come
+        with np.errstate(divide="ignore"):
+            z = (np.log(np.array([change.entry_s, change.duration_s])) - centre) / spread
+        mark = marks(z[:1], z[1:], np.array([completed or failed]), self.edges)
+        one, group = np.array([change.weight * change.sign]), np.zeros(1, dtype=np.int64)
+        risk = exposure(mark, one, group, 1, len(self.prior))[0]
+        if change.ended == Ended.RUNNING:
+            units = whole_units(risk)
+            for node in path:
+                node.running += units
+            return
+        came = events(mark, one, group, 1, len(self.prior))[0]
+        for node, half_life in zip(path, self.half_life, strict=True):
+            if half_life is not None and change.sign > 0 and (completed or failed):
+                _fade(node, 0.5 ** (1.0 / half_life))
+            node.at_risk = np.maximum(node.at_risk + risk, 0.0)
+            if completed or failed:
+                node.events[int(failed)] = np.maximum(node.events[int(failed)] + came, 0.0)
+            if completed:
+                node.n += change.sign
+                node.n_eff = max(node.n_eff + change.sign * change.weight, 0.0)
+                node.last_commit = max(node.last_commit, change.known_at)
+
+
+def spreads(centre: Array, left: Array, scale: Array) -> tuple[float, float, float]:
+    """Centre, spread about it of an outcome to come, and of one it was fitted on, in units without its own leverage.
+
+    With leverage h = left / scale^2 a residual of the fit, r / (1 - h) without its own pull, is spread by
+    scale / sqrt(1 - h): the two together give r / (scale sqrt(1 - h)).
+    """
+    to_come, fitted = np.sqrt(scale**2 + left), np.sqrt(np.maximum(scale**2 - left, 0.1 * scale**2))
+    return float(centre[0]), float(to_come[0]), float(fitted[0])
+
+
+def whole_units(risk: Array) -> Ints:
+    """Exposure of running rows in whole units, so that adding and taking back cancel exactly."""
+    return np.rint(risk * UNIT).astype(np.int64)
+
+
+def _fade(node: Node, factor: float) -> None:
+    node.events *= factor
+    node.at_risk *= factor
+    node.n_eff *= factor
+
+
+def curve_of(hazards: Array, log_t: Array, spread: float, log_longest: float, support: Support) -> Curve:
+    """The curve of time given completion from cause-specific hazards (2, n_columns).
+
+    Incidence of completing in column k is S_{k-1} h_k; divided by its total, with the open column's share that of the upper
+    quarter of the grid, it leaves hangs and fast failures out.
+    """
+    closed = np.clip(hazards[:, :-1], LEAST * np.array([[1.0], [0.0]]), MOST)
+    every = np.minimum(closed.sum(axis=0), MOST)
+    log_s = np.cumsum(np.log1p(-every))
+    p_complete = 1.0
+    cumulative = -log_s
+    if closed[1].any() or hazards[1, -1] > 0.0:
+        before = np.exp(np.append(0.0, log_s[:-1]))
+        upper = -len(every) // 4
+        open_share = closed[0, upper:].sum() / (closed[0, upper:].sum() + closed[1, upper:].sum())
+        incidence = np.append(before * closed[0], np.exp(log_s[-1]) * open_share)
+        left = np.cumsum(incidence[::-1])[::-1]
+        p_complete = float(min(left[0], 1.0))
+        cumulative = -np.log(np.maximum(left[1:] / left[0], 1e-300))
+    knots, height = log_t, cumulative[1:]
+    if height[-1] < tails.FAR_HAZARD:
+        rate = float(np.clip(hazards[:, -1].sum(), 0.02, 50.0))
+        knots = np.append(knots, knots[-1] + spread * (tails.FAR_HAZARD - height[-1]) / rate)
+        height = np.append(height, tails.FAR_HAZARD)
+    knots = tails.bounded(knots, log_longest + np.log(tails.REACH))
+    return Curve(knots, height, float(cumulative[0]), tails.SLOPE, support, p_complete)
