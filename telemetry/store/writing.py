@@ -5,8 +5,9 @@ Rows go in by columns (Arrow), once per table and group, after duplicates within
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from operator import attrgetter
 from typing import Any
 
@@ -71,17 +72,16 @@ def _by_table(batches: Sequence[Batch]) -> dict[type[Row], _Share]:
 
 def _keep_first(connection: duckdb.DuckDBPyConnection, table: type[Row], share: _Share, commit: int) -> tuple[int, list[Result]]:
     """Rows written once: the first under a key stays, whatever comes later is compared with it."""
-    key_of = _key(table)
     rows = [values for _, _, values in share.steps]
+    keys = [*map(_key(table), rows)]
     kept: dict[Key, Values] = {}
-    for values in rows:
-        kept.setdefault(key_of(values), values)
+    for key, values in zip(keys, rows, strict=True):
+        kept.setdefault(key, values)
     fresh = _insert(connection, table, kept.values(), commit)
     if len(fresh) < len(kept):
         kept |= _stored(connection, table, [key for key in kept if key not in fresh], "true")
     results, unclaimed = [], set(fresh)
-    for values in rows:
-        key = key_of(values)
+    for key, values in zip(keys, rows, strict=True):
         if key in unclaimed:
             unclaimed.remove(key)
             results.append(Result(_id(key), "new"))
@@ -160,18 +160,20 @@ def _key_columns(table: type[Row], keys: Iterable[Key]) -> pa.Table:
     return pa.table([pa.array(values, kind) for values, kind in zip(columns, kinds, strict=True)], names=list(table.key))
 
 
+@cache
 def _values(table: type[Row]) -> attrgetter[Values]:
     return attrgetter(*table.model_fields)
 
 
-def _key(table: type[Row]) -> Any:
+@cache
+def _key(table: type[Row]) -> Callable[[Values], Key]:
     """Function from a row's values to its key."""
     places = [list(table.model_fields).index(name) for name in table.key]
-    return lambda values: tuple(values[place] for place in places)
+    return lambda values: tuple([values[place] for place in places])
 
 
 def _id(key: Key) -> str:
-    return "/".join(str(part) for part in key)
+    return "/".join(map(str, key))
 
 
 def _compared(table: type[Row], key: Key, kept: Values, given: Values) -> Result:
