@@ -120,9 +120,7 @@ def spans_of(phase: Phase, record: Record) -> list[Span]:
     if phase.name == "warmup":
         return [Span(phase, 0, _warmup_start(record, end), end)]
     if phase.name == "owner_wait":
-        waits = [span.end for span in _queue_spans(PHASES["queue"], record) if span.end is not None]
-        in_time = [wait for wait in waits if end is None or record.before(wait, end)]
-        return [Span(phase, 0, (in_time or waits or record.kinds.get(_K.RESERVATION_COMMIT) or [None])[-1], end)]
+        return [Span(phase, 0, _owner_wait_start(record, end), end)]
     return [Span(phase, 0, record.first(*phase.starts), end)]
 
 
@@ -150,6 +148,13 @@ def _stage_spans(phase: Phase, record: Record) -> list[Span]:
         if event.kind in (*phase.starts, *phase.ends):
             found.setdefault(event.stage_index or 0, {}).setdefault(event.kind, event)
     return [Span(phase, stage, seen.get(phase.starts[0]), seen.get(phase.ends[0])) for stage, seen in sorted(found.items())]
+
+
+def _owner_wait_start(record: Record, end: Event | None) -> Event | None:
+    """The reservation that led to the phase start: that of the last wait in the queue before it, else the first mark."""
+    waits = [span.end for span in _queue_spans(PHASES["queue"], record) if span.end is not None]
+    in_time = [wait for wait in waits if end is None or record.before(wait, end)]
+    return in_time[-1] if in_time else record.first(_K.RESERVATION_COMMIT)
 
 
 def _warmup_start(record: Record, end: Event | None) -> Event | None:
