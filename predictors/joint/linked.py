@@ -1,0 +1,184 @@
+"""Normal scores of stages that hang together: what a host's state and an attempt's setup say about the rest, each counted once.
+
+With one state Z per host and scenario, lambda_j its share in the variance of stage j's log residual, R_j the stage's own part,
+
+    eps_j = sqrt(lambda_j) Z + sqrt(1 - lambda_j) R_j,      time_j = Q_j(Phi(eps_j)),
+
+every marginal stays exact. `rho` is the whole correlation of setup and service of one attempt, host state included, so their
+own parts correlate by (rho - sqrt(lambda_S lambda_T)) / sqrt((1 - lambda_S)(1 - lambda_T)). A finished stage fixes its eps, a
+running one bounds it from below; both then speak about Z and about the attempt's service.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import ndtr, ndtri
+
+from predictors.distribution import Array
+from predictors.joint.quantile_table import Index, Timings
+from predictors.joint.streams import Keys, stream, uniforms
+
+SWEEPS = 8
+"""Gibbs sweeps where several running attempts bound one host's state together; one attempt alone needs none."""
+MOST = 0.999
+"""Bound on a correlation and on a share, so that something of a stage's own remains."""
+
+
+@dataclass(frozen=True)
+class Links:
+    """How n stages hang together.
+
+    `group` (n,): which host state a stage has part in; `share` (n,): lambda, in [0, 1); `partner` (n,): the setup whose own part
+    this stage follows, -1 for none; `rho` (n,): whole correlation with the partner.
+    """
+
+    group: Index
+    share: Array
+    partner: Index
+    rho: Array
+
+    @property
+    def first(self) -> Index:
+        """Stages without a partner."""
+        return np.flatnonzero(self.partner < 0)
+
+    @property
+    def second(self) -> Index:
+        """Stages that follow a partner."""
+        return np.flatnonzero(self.partner >= 0)
+
+    @property
+    def own(self) -> Array:
+        """Correlation of a stage's own part with its partner's, 0 where there is none; shape (n,)."""
+        mate = self.share[self.partner]
+        left = (self.rho - np.sqrt(self.share * mate)) / np.sqrt((1.0 - self.share) * (1.0 - mate))
+        return np.where(self.partner < 0, 0.0, np.clip(left, -MOST, MOST))
+
+
+@dataclass(frozen=True)
+class Scores:
+    """Normal scores of n stages per scenario, and the law each was drawn from given its host's state and its partner.
+
+    eps, mean: (n, n_scenarios); sd: (n,).
+    """
+
+    eps: Array
+    mean: Array
+    sd: Array
+
+
+def draw_scores(timings: Timings, links: Links, own: Array, own_keys: Keys, host_keys: Keys) -> Scores:
+    """Draw eps of every stage given all that was observed.
+
+    own: (n, n_scenarios) uniforms of the stages; own_keys (n,) and host_keys (n_groups,) are the streams of the rest. What is
+    observed of a stage changes draws in its own group only.
+    """
+    n_scenarios = own.shape[1]
+    state = ndtri(uniforms(host_keys, n_scenarios))
+    eps = np.zeros(own.shape)
+    seen = timings.observed
+    if seen.any():
+        state = _observe(timings, links, own, own_keys, host_keys, state, eps)
+    rest = np.sqrt(1.0 - links.share)
+    sd = rest * np.sqrt(1.0 - links.own**2)
+    mean = np.sqrt(links.share)[:, None] * state[links.group]
+    for rows in (links.first, links.second):
+        _follow(links, eps, mean, state, rows)
+        fresh = rows[~seen[rows]]
+        eps[fresh] = mean[fresh] + sd[fresh, None] * ndtri(own[fresh])
+    return Scores(eps, mean, sd)
+
+
+def _follow(links: Links, eps: Array, mean: Array, state: Array, rows: Index) -> None:
+    """Add to the mean of second stages what their partner's own part says."""
+    if len(rows) == 0 or links.partner[rows[0]] < 0:
+        return
+    mate = links.partner[rows]
+    rest = np.sqrt(1.0 - links.share)
+    part = (eps[mate] - np.sqrt(links.share[mate])[:, None] * state[links.group[mate]]) / rest[mate, None]
+    mean[rows] += (rest * links.own)[rows, None] * part
+
+
+def _beyond(mean: Array, sd: Array, passed: Array, level: Array) -> Array:
+    """Normal draws at `level` of what lies above the score already passed; all (n, n_scenarios) or (n, 1)."""
+    above = ndtr((mean - ndtri(passed)) / sd)
+    return np.asarray(mean - sd * ndtri(np.maximum(above * (1.0 - level), 1e-300)))
+
+
+def _observe(timings: Timings, links: Links, own: Array, own_keys: Keys, host_keys: Keys, state: Array, eps: Array) -> Array:
+    """Fill eps of observed stages and return the host states given them, shape (n_groups, n_scenarios).
+
+    An attempt alone on its host is exact at once: its eps has its own conditional law, and Z that given eps. Where several
+    attempts speak about one state, Gibbs sweeps bring their draws together.
+    """
+    seen = timings.observed
+    order = [rows[seen[rows]] for rows in (links.first, links.second)]
+    for rows in order:
+        follows = links.partner[rows] >= 0
+        rho = np.where(follows, links.rho[rows], 0.0)[:, None]
+        mean = np.where(follows[:, None], rho * eps[links.partner[rows]], 0.0)
+        eps[rows] = _drawn(timings, rows, mean, np.sqrt(1.0 - rho**2), own[rows])
+    given = _state_given(links, eps, order, state)
+    crowded = np.bincount(links.group[order[0]], minlength=len(state)) > 1
+    if not crowded.any():
+        return given
+    order = [rows[crowded[links.group[rows]]] for rows in order]
+    sd = np.sqrt((1.0 - links.share) * (1.0 - links.own**2))[:, None]
+    for sweep in range(SWEEPS):
+        again = uniforms(stream(sweep, "sweep", own_keys), own.shape[1])
+        mean = np.sqrt(links.share)[:, None] * given[links.group]
+        for rows in order:
+            _follow(links, eps, mean, given, rows)
+            eps[rows] = _drawn(timings, rows, mean[rows], sd[rows], again[rows])
+        fresh_state = ndtri(uniforms(stream(sweep, "sweep", host_keys), own.shape[1]))
+        given[crowded] = _state_given(links, eps, order, fresh_state)[crowded]
+    return given
+
+
+def _drawn(timings: Timings, rows: Index, mean: Array, sd: Array, level: Array) -> Array:
+    """Eps of observed stages: known where finished, else beyond what has passed."""
+    known = timings.known[rows][:, None]
+    return np.where(np.isnan(known), _beyond(mean, sd, timings.passed[rows][:, None], level), known)
+
+
+def _state_given(links: Links, eps: Array, order: Sequence[Index], state: Array) -> Array:
+    """Z per group given the eps of observed stages: a normal posterior, the prior draw `state` giving its spread."""
+    load, rest = np.sqrt(links.share), np.sqrt(1.0 - links.share)
+    precision, pull = np.ones(len(state)), np.zeros(state.shape)
+    for rows in order:
+        mate = links.partner[rows]
+        carried = np.where(mate >= 0, rest[rows] * links.own[rows] / rest[mate], 0.0)
+        loading = load[rows] - carried * load[mate]
+        noise = rest[rows] ** 2 * (1.0 - links.own[rows] ** 2)
+        partner_eps = np.where(mate[:, None] >= 0, eps[mate], 0.0)
+        np.add.at(precision, links.group[rows], loading**2 / noise)
+        np.add.at(pull, links.group[rows], (loading / noise)[:, None] * (eps[rows] - carried[:, None] * partner_eps))
+    return np.asarray(pull / precision[:, None] + state / np.sqrt(precision)[:, None])
+
+
+def remaining(timings: Timings, rows: Index, eps: Array) -> Array:
+    """Remaining times in s of stages with scores eps, both (n, n_scenarios): Q of the remaining time at that score's level."""
+    passed = timings.passed[rows]
+    if passed.any():
+        run = np.flatnonzero(passed > 0.0)
+        eps = eps.copy()
+        eps[run] = -ndtri(np.clip(ndtr(-eps[run]) / (1.0 - passed[run, None]), 1e-300, 1.0))
+    return timings.table.at(rows, eps)
+
+
+def within(timings: Timings, rows: Index, mean: Array, sd: Array, left_s: Array) -> Array:
+    """P(stage ends within left_s | host state, partner), all (n, n_scenarios) but sd (n,); counts completion times only."""
+    score = timings.table.score(rows, left_s)
+    spread = sd[:, None]
+    p = ndtr((score - mean) / spread)
+    passed = timings.passed[rows]
+    if passed.any():
+        run = np.flatnonzero(passed > 0.0)
+        whole = -ndtri((1.0 - passed[run, None]) * ndtr(-score[run]))
+        floor = ndtri(passed[run, None])
+        above = np.maximum(ndtr((mean[run] - floor) / spread[run]), 1e-300)
+        p[run] = np.clip(1.0 - ndtr((mean[run] - whole) / spread[run]) / above, 0.0, 1.0)
+    return np.asarray(p)
