@@ -49,6 +49,10 @@ class Model(Protocol):
     def predict(self, contexts: Sequence[Context], phases: Sequence[str]) -> Distribution:
         """Time given completion of each pair, in s; NoEvidence names phases without a known outcome."""
 
+    @property
+    def phases(self) -> tuple[str, ...]:
+        """Phases with a known outcome, sorted."""
+
     def p_complete(self, contexts: Sequence[Context], phases: Sequence[str]) -> Array:
         """Probability of completing rather than failing, shape (n_pairs,)."""
 

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from telemetry.rows import Row
 from telemetry.store.reader import Reader
-from telemetry.tables import Attempt, Event, Observation
+from telemetry.tables import Attempt, Event, ModelFile, Observation, Quarantine
 
 _OBSERVED = "observation_id attempt_id phase segment started_ns entry_s duration_s ended cause clock known_from"
 _CONTEXT = "host device family model runtime precision mode state batch size_in corunners"
@@ -129,6 +129,29 @@ def outcomes(reader: Reader, commit: int) -> pa.Table:
     """Outcomes standing at `commit` with the columns of the table, in order of known_from, then prediction_id."""
     sql = f"SELECT o.* FROM outcomes o WHERE {_STANDING.format('o')} ORDER BY o.known_from, o.prediction_id"  # noqa: S608
     return reader.arrow(sql, [commit, commit])
+
+
+def quarantined(reader: Reader, ids: Sequence[str], commit: int) -> dict[str, Quarantine]:
+    """Spans of these attempts standing in quarantine at `commit`, by quarantine_id."""
+    which = f"{_STANDING.format('t')} ORDER BY t.quarantine_id"
+    return {row.quarantine_id: row for row in _read(reader, Quarantine, ids, which, [commit, commit])}
+
+
+def open_attempts(reader: Reader, commit: int) -> list[str]:
+    """attempt_ids, sorted, of observations that are running at `commit`."""
+    sql = f"SELECT DISTINCT o.attempt_id FROM observations o WHERE {_STANDING.format('o')} AND o.ended = 'running' ORDER BY ALL"  # noqa: S608
+    return [attempt_id for (attempt_id,) in reader.rows(sql, [commit, commit])]
+
+
+def count_ended(reader: Reader, commit: int) -> int:
+    """How many observations stand ended at `commit`, completed, failed or censored."""
+    sql = f"SELECT count(*) FROM observations o WHERE {_STANDING.format('o')} AND o.ended <> 'running'"  # noqa: S608
+    return int(reader.rows(sql, [commit, commit])[0][0])
+
+
+def models(reader: Reader, commit: int) -> list[ModelFile]:
+    """Fitted models known at `commit`, newest first."""
+    return rows_of(ModelFile, reader.arrow("SELECT * FROM models WHERE known_from <= ? ORDER BY known_from DESC", [commit]))
 
 
 def rows_of(table: type[R], found: pa.Table) -> list[R]:

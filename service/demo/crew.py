@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from multiprocessing.connection import Connection
@@ -27,6 +28,8 @@ class Crew:
         self._grant, self._backend_name, self._spool_dir = grant, backend_name, spool_dir
         self._worker: tuple[Running, Connection] | None = None
         self._corunner: tuple[Running, Connection] | None = None
+        now_ns = time.time_ns()
+        self._ends_at_s = time.monotonic() + min(grant.max_run_s, (grant.expires_ns - now_ns) / 1e9)
         self.corunners = 0
         self.runtime = ""
         """Backend with its version, as the worker said."""
@@ -76,8 +79,8 @@ class Crew:
         self.corunners = n
 
     def left_s(self) -> float:
-        """Seconds of run time the grant still permits the worker."""
-        return self._worker[0].left_s() if self._worker else 0.0
+        """Seconds of run time the grant still permits, of all processes together from the start of the crew."""
+        return max(0.0, self._ends_at_s - time.monotonic())
 
     def end(self) -> None:
         """End everything."""
@@ -88,7 +91,7 @@ class Crew:
             self._corunner = None
 
     def _started(self, probe: str, module: str, threads: int, arguments: tuple[str, ...]) -> tuple[Running, Connection]:
-        request = Request(probe, threads, MEMORY_BYTES, DISK_BYTES, self._grant.max_run_s)
+        request = Request(probe, threads, MEMORY_BYTES, DISK_BYTES, self.left_s())
         ours, theirs = pair()
         try:
             running = start(self._grant, request, module, (str(theirs.fileno()), *arguments), keep_fds=(theirs.fileno(),))

@@ -102,10 +102,9 @@ def run(
         hands.worker()
         bench = Bench(hands, Recorder(spool_dir), intact, truncated, run_id, Random(run_id), on_before, on_running)
         for planned in schedule:
-            hands.corun(planned.corunners)
-            hands.worker()
             if hands.left_s() <= 0.0:
                 break
+            hands.corun(planned.corunners)
             made.append(_make(bench, planned))
             on_finished(made[-1])
     return made

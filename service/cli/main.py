@@ -1,0 +1,61 @@
+"""The list of commands. Each imports what it needs when it runs, so that `phasecast doctor` answers at once."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+from pydantic import ValidationError
+
+from service.cli import answer, host, serve
+from service.cli.options import Failure
+from telemetry.errors import NoEvidence, NotReached, PhasecastError, StoreError, StoreHeld
+
+app = typer.Typer(
+    name="phasecast",
+    help="How long things will take, as probability distributions that stay true.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    add_completion=False,
+)
+EXIT_CODES: dict[type[PhasecastError], int] = {StoreHeld: 3, NoEvidence: 4, NotReached: 5, StoreError: 6}
+"""Exit codes beside 0 (done), 1 (any other error of ours) and 2 (wrong use)."""
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        from importlib.metadata import version
+
+        typer.echo(version("phasecast"))
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")] = False,
+) -> None:
+    """Hold the options common to all commands."""
+
+
+app.command()(host.doctor)
+app.command()(serve.serve)
+app.command()(serve.snapshot)
+app.command()(answer.predict)
+app.command()(answer.residual)
+app.command()(host.demo)
+
+
+def main() -> None:
+    """Run a command; one of our errors is told in a line or two, never as a trace."""
+    try:
+        app()
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        field = ".".join(str(part) for part in first["loc"])
+        typer.echo(Failure(field, str(first["input"]), first["msg"]).text(), err=True)
+        sys.exit(1)
+    except PhasecastError as error:
+        code = next((c for kind, c in EXIT_CODES.items() if isinstance(error, kind)), 1)
+        typer.echo(Failure.of(error).text(), err=True)
+        sys.exit(code)

@@ -1,0 +1,68 @@
+"""`phasecast serve` and `phasecast snapshot`."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from service.cli.options import JsonOption, StoreOption, print_json, store_path
+
+
+def serve(
+    store: StoreOption = None,
+    host: Annotated[str, typer.Option(help="Address to serve on; only loopback addresses are served.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0 picks a free one.")] = 8787,
+) -> None:
+    """Serve the API, and own the store while it runs."""
+    from service.http.app import serve as run
+    from service.settings import Settings
+
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    path = store_path(store)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    run(Settings(store=path, host=host, port=port), lambda url: typer.echo(f"Phasecast serves {path} at {url}"))
+
+
+def snapshot(
+    out: Annotated[Path, typer.Argument(help="File to write; it must not exist.")],
+    store: StoreOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Copy the store, consistent at a commit, while it is served or while nobody holds it."""
+    from telemetry.errors import BadField
+    from telemetry.store.lock import holder
+
+    if out.exists():
+        raise BadField("OUT", str(out), "it exists; name a new file")
+    path = store_path(store)
+    held = holder(path)
+    commit = _copy_of_held(held.url, out) if held and held.url else _copy_of_free(path, out)
+    if json:
+        print_json({"snapshot": str(out), "commit": commit, "size_bytes": out.stat().st_size})
+    else:
+        typer.echo(f"{out}: the store at commit {commit} ({out.stat().st_size} bytes); open it with any DuckDB client")
+
+
+def _copy_of_held(url: str, out: Path) -> int:
+    """Ask the process that holds the store."""
+    from service.client.sync import Client, http_client
+
+    with http_client(url) as http:
+        return Client(http).snapshot(out)
+
+
+def _copy_of_free(path: Path, out: Path) -> int:
+    """Copy a store that nobody holds; StoreHeld if somebody without an address does."""
+    from telemetry.errors import UnknownId
+    from telemetry.store.file import Store
+
+    if not path.exists():
+        raise UnknownId("store", str(path), "no such file; give --store, or start `phasecast serve`")
+    store = Store.open(path)
+    try:
+        return store.snapshot(out)
+    finally:
+        store.close()

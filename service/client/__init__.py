@@ -1,0 +1,1 @@
+"""Thin typed clients of the API."""

@@ -1,0 +1,106 @@
+"""Committed events to committed observations: reads the touched attempts, writes what changed as one batch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import orjson
+
+from predictors.contexts import Context
+from service.lineup import RunningAttempt, RunningPhase
+from telemetry import asof
+from telemetry.rows import Row
+from telemetry.store.batch import Batch
+from telemetry.store.file import Store
+from telemetry.store.reader import Reader
+from telemetry.tables import Attempt, Event, Observation, Quarantine, StateRow
+from telemetry.timelines import observe
+from telemetry.words import PHASES, Ended
+
+DERIVED_TO = "derived_to"
+
+
+@dataclass
+class Derived:
+    """What one round changed: its commit (None if nothing), what ended, and for each touched attempt whether it still runs.
+
+    `ended` are observations that became final, `corrected` those that were final before and that late events changed.
+    """
+
+    commit: int | None = None
+    running: dict[str, RunningAttempt | None] = field(default_factory=dict)
+    ended: list[Observation] = field(default_factory=list)
+    corrected: list[Observation] = field(default_factory=list)
+
+    def note(self, before: Observation | None, now: Observation) -> None:
+        """Keep an observation that is final now."""
+        if now.absence is None and now.ended is not Ended.RUNNING:
+            final_before = before is not None and before.absence is None and before.ended is not Ended.RUNNING
+            (self.corrected if final_before else self.ended).append(now)
+
+
+def derived_to(reader: Reader) -> int:
+    """Up to which commit events had been turned into observations when the store was last written."""
+    found = reader.rows("SELECT value FROM state WHERE name = ? AND known_until IS NULL", (DERIVED_TO,))
+    return int(orjson.loads(found[0][0])) if found else 0
+
+
+def derive(store: Store, reader: Reader, ids: Sequence[str], upto: int) -> Derived:
+    """Observe these attempts as of `upto`; versions that changed are closed and replaced, in one commit."""
+    if not ids:
+        return Derived()
+    attempts, events = asof.attempts(reader, ids, upto), asof.events(reader, ids, upto)
+    outdated = asof.outdated(reader, ids, upto)
+    standing, held = asof.standing(reader, ids, upto), asof.quarantined(reader, ids, upto)
+    done = Derived()
+    rows: list[Row] = []
+    closes: list[tuple[type[Row], tuple[Any, ...]]] = []
+    for attempt_id in ids:
+        timeline = observe(attempts.get(attempt_id), events.get(attempt_id, ()))
+        mine = {key: row for key, row in standing.items() if row.attempt_id == attempt_id}
+        kept = {key: row for key, row in held.items() if row.attempt_id == attempt_id}
+        known = {row.observation_id: row for row in timeline.observations}
+        # An attempt record that came after its events changes the context of versions already known: they are written again.
+        for key in _replace(Observation, mine, known, outdated, rows, closes):
+            done.note(mine.get(key), known[key])
+        _replace(Quarantine, kept, {row.quarantine_id: row for row in timeline.quarantined}, set(), rows, closes)
+        done.running[attempt_id] = _running(attempts.get(attempt_id), events.get(attempt_id, ()), timeline.observations)
+    if rows or closes:
+        rows.append(StateRow(name=DERIVED_TO, value=str(upto)))
+        closes.append((StateRow, (DERIVED_TO,)))
+        done.commit = store.write(Batch(tuple(rows), tuple(closes))).commit
+    return done
+
+
+def _replace(
+    table: type[Row],
+    standing: Mapping[str, Row],
+    known: Mapping[str, Row],
+    outdated: set[str],
+    rows: list[Row],
+    closes: list[tuple[type[Row], tuple[Any, ...]]],
+) -> list[str]:
+    """Add to rows and closes what turns the `standing` versions into the `known` ones; returns the keys written."""
+    written = [key for key, row in known.items() if standing.get(key) != row or key in outdated]
+    rows.extend(known[key] for key in written)
+    closes.extend((table, (key,)) for key in standing if key not in known or key in written)
+    return written
+
+
+def _running(attempt: Attempt | None, events: Sequence[Event], observations: Sequence[Observation]) -> RunningAttempt | None:
+    """The open phases of an attempt, or None when it has none."""
+    open_phases = {}
+    for row in observations:
+        if row.ended is Ended.RUNNING and row.duration_s is not None:
+            starts = PHASES[row.phase].starts
+            start = next((e for e in events if e.kind in starts and e.wall_ns == row.started_ns), None)
+            open_phases[row.phase] = RunningPhase(
+                clock_id=start.clock_id if start else None,
+                started_monotonic_ns=start.monotonic_ns if start else None,
+                seen_s=row.duration_s,
+            )
+    if not open_phases:
+        return None
+    return RunningAttempt(Context.of(attempt.model_dump()) if attempt else Context(), open_phases)

@@ -1,0 +1,232 @@
+"""Questions to answers: no HTTP, no store, no lock on the way. API, command line and replay all come through here.
+
+An answer is a pure function of (model value, question, levels, ids, time), so that it can be given again to the byte.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import orjson
+
+from predictors.contexts import Context
+from predictors.distribution import GRID, Array, Distribution, Support
+from predictors.model import Model
+from telemetry.errors import NoEvidence
+from telemetry.tables import Prediction
+from telemetry.words import Status
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A phase of an attempt. With `elapsed_s`, the remaining time of one that runs; `elapsed_source` says whence it is known."""
+
+    phase: str
+    context: Context
+    attempt_id: str | None = None
+    elapsed_s: float | None = None
+    elapsed_source: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Serving:
+    """The model that answers now; replaced whole, never changed."""
+
+    model: Model
+    model_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Asking:
+    """What a request adds to its questions: levels, identities, the time."""
+
+    levels: tuple[float, ...]
+    request_id: str
+    prediction_ids: tuple[str, ...]
+    made_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """An answer as JSON, and its ledger row (None where nothing was known to answer from)."""
+
+    body: bytes
+    row: Prediction | None
+
+
+def ask(serving: Serving | None, questions: Sequence[Question], asking: Asking) -> list[Answered]:
+    """Answer every question in order; NoEvidence if not one of them can be answered."""
+    known = [serving is not None and serving.model.knows(q.phase) for q in questions]
+    if serving is None or not any(known):
+        phases = ", ".join(sorted({q.phase for q in questions}))
+        raise NoEvidence("phase", phases, "no finished attempt of these phases is known; POST their events to /v1/events first")
+    found = iter(_answered(serving, [q for q, k in zip(questions, known, strict=True) if k], asking, np.flatnonzero(known)))
+    return [next(found) if k else _unknown(q, serving, asking) for q, k in zip(questions, known, strict=True)]
+
+
+def _answered(serving: Serving, questions: list[Question], asking: Asking, places: Any) -> list[Answered]:
+    """Answers of questions whose phases are known; `places` are their positions in the request."""
+    model = serving.model
+    contexts, phases = [q.context for q in questions], [q.phase for q in questions]
+    whole = model.predict(contexts, phases)
+    elapsed = np.array([q.elapsed_s if q.elapsed_s is not None else 0.0 for q in questions])
+    complete = model.p_complete(contexts, phases)
+    # A law conditioned on age zero is not the whole law where there is an atom at zero, so the two kinds are read apart.
+    aged = np.array([q.elapsed_s is not None for q in questions])
+    read = _Reading.empty(len(questions), len(asking.levels))
+    for pick, residual in ((np.flatnonzero(~aged), False), (np.flatnonzero(aged), True)):
+        if pick.size:
+            part = whole if pick.size == len(questions) else whole.take(pick)
+            read.fill(pick, part.residual(elapsed[pick]) if residual else part, asking.levels)
+    ids = [asking.prediction_ids[place] for place in places]
+    chances = [None if old else float(p) for p, old in zip(complete, aged, strict=True)]
+    return [_render(serving, q, asking, ids[i], whole.support[i], read.of(i), chances[i]) for i, q in enumerate(questions)]
+
+
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    """What is read off the distributions of a request, one row per question."""
+
+    grid: Array
+    asked: Array
+    mean: Array
+    horizon: Array
+    claimed_s: Array
+
+    @classmethod
+    def empty(cls, n: int, n_levels: int) -> _Reading:
+        return cls(np.empty((n, len(GRID))), np.empty((n, n_levels)), np.empty(n), np.empty(n), np.empty(n))
+
+    def fill(self, rows: Any, dist: Distribution, levels: tuple[float, ...]) -> None:
+        self.grid[rows] = dist.quantile(GRID)
+        self.asked[rows] = dist.quantile(np.array(levels))
+        self.mean[rows], self.horizon[rows] = dist.mean(), dist.horizon_s
+        self.claimed_s[rows] = dist.quantile(np.array([[s.claimed_to] for s in dist.support]))[:, 0]
+
+    def of(self, i: int) -> dict[str, Any]:
+        return {
+            "grid": self.grid[i].tolist(),
+            "asked": self.asked[i].tolist(),
+            "mean": float(self.mean[i]),
+            "horizon": float(self.horizon[i]),
+            "claimed_s": float(self.claimed_s[i]),
+        }
+
+
+def judge(support: Support, elapsed_s: float | None) -> tuple[Status, list[str]]:
+    """Status of an answer and its reasons: nothing is `calibrated` before recalibration has checked it."""
+    reasons = [] if support.matched else ["unseen_configuration"]
+    if elapsed_s is not None and elapsed_s >= support.largest_s:
+        reasons.append("older_than_any_known")
+    status = Status.SHADOW if not support.matched else Status.EXTRAPOLATED if reasons else Status.THIN
+    return status, [*reasons, "not_recalibrated"]
+
+
+def beyond(levels: Sequence[float], support: Support, at_least_s: float) -> list[dict[str, Any]]:
+    """Levels asked for above what the evidence claims: p needs p / (1 - p) outcomes (rank ceil((n + 1) p) <= n)."""
+    return [
+        {
+            "level": p,
+            "at_least_s": at_least_s,
+            "needs_n": max(1, math.ceil(p / (1.0 - p) - 1e-9) - support.n),
+            "reason": "too_few_outcomes",
+        }
+        for p in levels
+        if p > support.claimed_to + 1e-12
+    ]
+
+
+def _render(
+    serving: Serving,
+    q: Question,
+    asking: Asking,
+    prediction_id: str,
+    support: Support,
+    read: dict[str, Any],
+    p_complete: float | None,
+) -> Answered:
+    """One answer as JSON and as a ledger row; the row keeps the hash of the JSON."""
+    status, reasons = judge(support, q.elapsed_s)
+    answer = {
+        "prediction_id": prediction_id,
+        "attempt_id": q.attempt_id,
+        "phase": q.phase,
+        "elapsed_s": q.elapsed_s,
+        "elapsed_source": q.elapsed_source,
+        "form": "conditional",
+        "status": status,
+        "reasons": reasons,
+        "levels": list(asking.levels),
+        "quantiles_s": read["asked"],
+        "mean_s": read["mean"],
+        "horizon_s": read["horizon"],
+        "p_complete": p_complete,
+        "claimed_to": support.claimed_to,
+        "beyond": beyond(asking.levels, support, read["claimed_s"]),
+        "support": {name: value for name, value in asdict(support).items() if name != "matched"},
+        "model_id": serving.model_id,
+        "as_of_commit": serving.model.commit,
+        "made_ns": asking.made_ns,
+        "needs": None,
+    }
+    body = orjson.dumps(answer)
+    # Every value was made here, so validating the row again would only cost the caller time.
+    row = Prediction.model_construct(
+        prediction_id=prediction_id,
+        request_id=asking.request_id,
+        attempt_id=q.attempt_id,
+        phase=q.phase,
+        made_ns=asking.made_ns,
+        as_of_commit=serving.model.commit,
+        model_id=serving.model_id,
+        context=orjson.dumps(q.context.known()).decode(),
+        path=list(q.context.path(q.phase)),
+        elapsed_s=q.elapsed_s,
+        elapsed_source=q.elapsed_source,
+        form="conditional",
+        status=status.value,
+        reasons=reasons,
+        level=support.level,
+        n=support.n,
+        n_eff=support.n_eff,
+        claimed_to=support.claimed_to,
+        p_complete=p_complete,
+        mean_s=read["mean"],
+        horizon_s=read["horizon"],
+        levels=list(asking.levels),
+        quantiles_s=read["grid"],
+        answer_sha256=hashlib.sha256(body).hexdigest(),
+    )
+    return Answered(body, row)
+
+
+def _unknown(q: Question, serving: Serving, asking: Asking) -> Answered:
+    """Say that nothing is known of this phase, and what would change that."""
+    answer = {
+        "prediction_id": None,
+        "attempt_id": q.attempt_id,
+        "phase": q.phase,
+        "elapsed_s": q.elapsed_s,
+        "elapsed_source": q.elapsed_source,
+        "form": "conditional",
+        "status": Status.SHADOW,
+        "reasons": ["no_evidence"],
+        "levels": list(asking.levels),
+        "quantiles_s": None,
+        "mean_s": None,
+        "horizon_s": None,
+        "p_complete": None,
+        "claimed_to": 0.0,
+        "beyond": [],
+        "support": None,
+        "model_id": serving.model_id,
+        "as_of_commit": serving.model.commit,
+        "made_ns": asking.made_ns,
+        "needs": f"no finished {q.phase} is known; POST the events of at least one to /v1/events",
+    }
+    return Answered(orjson.dumps(answer), None)

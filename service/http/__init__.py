@@ -1,0 +1,1 @@
+"""The API: one app, one file of routes per noun."""

@@ -1,0 +1,77 @@
+"""create_app: store, upkeep and routes put together; and the server that runs it."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import socket
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+import uvicorn
+from fastapi import FastAPI
+
+from service.http import problems
+from service.http.limits import LoopbackHosts
+from service.http.routes import answers, events, health
+from service.http.running import Running
+from service.lineup import Lineup
+from service.settings import Settings
+from service.upkeep import Upkeep
+from telemetry.recorder.ids import clock_id
+from telemetry.store.file import Store
+
+log = logging.getLogger(__name__)
+GRACE_S = 10
+
+
+def create_app(settings: Settings, store: Store) -> FastAPI:
+    """The API over an open store. Upkeep starts and ends with the app; whoever opened the store closes it."""
+    lineup = Lineup(clock_id())
+
+    @asynccontextmanager
+    async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
+        upkeep = Upkeep(store, lineup, settings)
+        upkeep.start()
+        try:
+            yield
+        finally:
+            upkeep.stop()
+
+    app = FastAPI(title="Phasecast", version="0.1.0", lifespan=lifespan, docs_url=None, redoc_url=None)
+    app.state.running = Running(store, lineup, settings)
+    app.add_middleware(LoopbackHosts)
+    problems.install(app)
+    for part in (answers, events, health):
+        app.include_router(part.router)
+    return app
+
+
+def serve(settings: Settings, told: Callable[[str], None]) -> None:
+    """Serve until SIGTERM or SIGINT; `told` is given the address once it is known (port 0 picks a free one)."""
+    with contextlib.closing(_listen(settings.host, settings.port)) as listening:
+        port = listening.getsockname()[1]
+        url = f"http://{'[::1]' if ':' in settings.host else settings.host}:{port}"
+        store = Store.open(settings.store, url=url)
+        try:
+            told(url)
+            config = uvicorn.Config(
+                create_app(settings, store),
+                log_level="warning",
+                access_log=False,
+                timeout_graceful_shutdown=GRACE_S,
+                server_header=False,
+            )
+            uvicorn.Server(config).run(sockets=[listening])
+        finally:
+            store.close()
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    """A listening socket, so that the port is known, and shown in the store's lock file, before anything answers on it."""
+    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+    listening = socket.socket(found[0], socket.SOCK_STREAM)
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    listening.bind(found[4])
+    listening.listen()
+    return listening

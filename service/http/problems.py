@@ -1,0 +1,89 @@
+"""Errors as problem documents (RFC 9457): each names the field, what was got and the remedy; none shows a stack trace."""
+
+from __future__ import annotations
+
+import logging
+import re
+
+from fastapi import FastAPI, Request
+from fastapi.responses import Response
+from pydantic import ValidationError
+from starlette.exceptions import HTTPException
+
+from service.schemas import Problem
+from telemetry import errors
+
+log = logging.getLogger(__name__)
+
+STATUS: dict[type[errors.PhasecastError], int] = {
+    errors.BadField: 422,
+    errors.UnknownId: 404,
+    errors.Conflict: 409,
+    errors.TooLarge: 413,
+    errors.NotGranted: 403,
+    errors.NoEvidence: 409,
+    errors.Busy: 503,
+    errors.NotReached: 502,
+    errors.StoreError: 500,
+    errors.StoreHeld: 423,
+    errors.NewerStore: 500,
+    errors.DamagedStore: 500,
+    errors.DiskFull: 507,
+}
+MEDIA_TYPE = "application/problem+json"
+GOT_LIMIT = 200
+
+
+def problem(status: int, name: str, field: str, got: object, fix: str) -> Response:
+    """A problem document; `name` in kebab case ends its type."""
+    text = got if isinstance(got, str) else repr(got)
+    document = Problem(
+        type=f"urn:phasecast:problem:{name}",
+        title=name.replace("-", " "),
+        status=status,
+        detail=f"{field}: {fix}",
+        field=field,
+        got=text[:GOT_LIMIT],
+        fix=fix,
+    )
+    return Response(document.model_dump_json(), status, media_type=MEDIA_TYPE)
+
+
+def of_error(error: errors.PhasecastError) -> Response:
+    """The document of one of our errors."""
+    kebab = re.sub(r"(?<!^)(?=[A-Z])", "-", type(error).__name__).lower()
+    return problem(STATUS[type(error)], kebab, error.field, error.got, error.fix)
+
+
+def of_validation(error: ValidationError) -> Response:
+    """The first thing wrong with a request body, and how many more there are."""
+    found = error.errors(include_url=False, include_context=False)
+    first = found[0]
+    field = ".".join(str(part) for part in first["loc"]) or "body"
+    more = f" ({len(found) - 1} more)" if len(found) > 1 else ""
+    got = "missing" if first["type"] == "missing" else str(first["input"])
+    return problem(422, "bad-field", field, got, first["msg"] + more)
+
+
+def install(app: FastAPI) -> None:
+    """Answer every error of the app with a problem document."""
+
+    @app.exception_handler(errors.PhasecastError)
+    async def _ours(_request: Request, error: errors.PhasecastError) -> Response:
+        return of_error(error)
+
+    @app.exception_handler(ValidationError)
+    async def _body(_request: Request, error: ValidationError) -> Response:
+        return of_validation(error)
+
+    @app.exception_handler(HTTPException)
+    async def _http(request: Request, error: HTTPException) -> Response:
+        name = {404: "unknown-path", 405: "method-not-allowed"}.get(error.status_code, "refused")
+        return problem(error.status_code, name, "path", request.url.path, "GET /openapi.json lists the calls")
+
+    @app.exception_handler(Exception)
+    async def _fault(request: Request, error: Exception) -> Response:
+        log.error("unexpected error in %s", request.url.path, exc_info=error)
+        return problem(
+            500, "internal-error", "server", type(error).__name__, "the server's log has the details; please report it"
+        )

@@ -1,0 +1,61 @@
+"""GET /healthz, /readyz, /v1/snapshot: is it alive, can it answer, and a consistent copy of the store."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from tempfile import mkdtemp
+
+from fastapi import APIRouter, Request
+from fastapi.responses import FileResponse, Response
+from starlette.background import BackgroundTask
+from starlette.concurrency import run_in_threadpool
+
+from service.http.running import running
+from service.schemas import ReadyOut
+
+router = APIRouter(tags=["operation"])
+
+
+@router.get("/healthz")
+async def healthz() -> dict[str, str]:
+    """Tell that the process answers."""
+    return {"status": "alive"}
+
+
+@router.get("/readyz", response_model=ReadyOut)
+async def readyz(request: Request) -> ReadyOut | Response:
+    """Tell whether questions can be answered: 503 until something has been learned."""
+    at = running(request)
+    serving = at.lineup.serving
+    opened = at.store.opened
+    told = ReadyOut(
+        ready=serving is not None,
+        model_id=serving.model_id if serving else None,
+        phases=list(serving.model.phases) if serving else [],
+        last_commit=at.store.last_commit,
+        learned_to=at.lineup.learned_to,
+        ledger_pending=len(at.lineup.ledger),
+        share_calibrated=0.0,
+        opened={"created": opened.created, "migrated_from": opened.migrated_from, "lost_commits": opened.lost_commits},
+    )
+    return told if told.ready else Response(told.model_dump_json(), 503, media_type="application/json")
+
+
+@router.get("/v1/snapshot", response_class=FileResponse)
+async def snapshot(request: Request) -> FileResponse:
+    """Give a copy of the store, consistent at a commit, that any DuckDB client opens."""
+    store = running(request).store
+    folder = Path(mkdtemp(prefix=".snapshot-", dir=store.path.parent))
+    copy = folder / "snapshot.duckdb"
+
+    def forget() -> None:
+        copy.unlink(missing_ok=True)
+        folder.rmdir()
+
+    try:
+        commit = await run_in_threadpool(store.snapshot, copy)
+    except BaseException:
+        forget()
+        raise
+    headers = {"X-Phasecast-Commit": str(commit)}
+    return FileResponse(copy, media_type="application/vnd.duckdb", headers=headers, background=BackgroundTask(forget))

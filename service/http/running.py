@@ -1,0 +1,26 @@
+"""What the routes share: the store, the lineup, the settings, held by the app."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from fastapi import Request
+
+from service.lineup import Lineup
+from service.settings import Settings
+from telemetry.store.file import Store
+
+
+@dataclass(frozen=True)
+class Running:
+    """The parts of a running service that a route may use."""
+
+    store: Store
+    lineup: Lineup
+    settings: Settings
+
+
+def running(request: Request) -> Running:
+    """The running service behind a request."""
+    found: Running = request.app.state.running
+    return found

@@ -1,0 +1,62 @@
+"""What is published to the threads that answer: the serving model, the running attempts, the queue of given answers.
+
+Upkeep replaces `serving` and `running` whole; readers take the reference once. Appending to a deque needs no lock.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from predictors.contexts import Context
+from service.engine import Question, Serving
+from telemetry.errors import BadField, UnknownId
+from telemetry.tables import Prediction
+
+
+@dataclass(frozen=True, slots=True)
+class RunningPhase:
+    """An open phase: where it started on the source's clock, and the age its newest event proves."""
+
+    clock_id: str | None
+    started_monotonic_ns: int | None
+    seen_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class RunningAttempt:
+    """An attempt that has not ended, as far as committed events tell."""
+
+    context: Context
+    phases: Mapping[str, RunningPhase]
+
+
+@dataclass
+class Lineup:
+    """The published state. `clock_id` names this machine's monotonic clock, read by `monotonic_ns`."""
+
+    clock_id: str
+    serving: Serving | None = None
+    running: Mapping[str, RunningAttempt] = field(default_factory=dict)
+    ledger: deque[Prediction] = field(default_factory=deque)
+    learned_to: int = 0
+    monotonic_ns: Callable[[], int] = time.monotonic_ns
+
+    def running_question(self, attempt_id: str, phase: str, elapsed_s: float | None) -> Question:
+        """Question about a running attempt by id, aged by this machine's clock where that is the attempt's own."""
+        attempt = self.running.get(attempt_id)
+        if attempt is None:
+            fix = "it has ended, or its events have not arrived; send context and elapsed_s instead of the id"
+            raise UnknownId("attempt_id", attempt_id, fix)
+        if elapsed_s is not None:
+            return Question(phase, attempt.context, attempt_id, elapsed_s, "given")
+        open_phase = attempt.phases.get(phase)
+        if open_phase is None:
+            fix = f"its open phases are {sorted(attempt.phases)}; ask for one of them, or give elapsed_s"
+            raise BadField("phase", phase, fix)
+        if open_phase.started_monotonic_ns is not None and open_phase.clock_id == self.clock_id:
+            age_s = (self.monotonic_ns() - open_phase.started_monotonic_ns) / 1e9
+            return Question(phase, attempt.context, attempt_id, max(age_s, open_phase.seen_s), "monotonic")
+        return Question(phase, attempt.context, attempt_id, open_phase.seen_s, "last_event")

@@ -1,0 +1,125 @@
+"""Fits in the background and brings the fitted model up to date: state at c = fold(fit as of f, changes f+1 .. c)."""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from predictors import hazards, modelfile
+from predictors.frames import frame_of
+from predictors.model import Model, changes_of
+from service.engine import Serving
+from service.settings import models_folder
+from telemetry import asof
+from telemetry.errors import DamagedStore, NoEvidence
+from telemetry.store.batch import Batch
+from telemetry.store.file import Store
+from telemetry.store.reader import Reader
+from telemetry.tables import ModelFile
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """A saved fit and its row."""
+
+    model: Model
+    row: ModelFile
+
+
+def fit_as_of(reader: Reader, commit: int) -> tuple[Model, int]:
+    """Fit on what was known at the commit; returns the model and the number of rows. NoEvidence if there are none."""
+    frame = frame_of(asof.observations(reader, commit))
+    return hazards.fit(frame, commit, hazards.FitSettings()), len(frame)
+
+
+def fit_and_save(store: Store, commit: int) -> Fitted | None:
+    """Fit, write the model file, commit its row; None while nothing has completed. Runs on the fitting thread."""
+    with store.reader() as reader:
+        try:
+            model, n_rows = fit_as_of(reader, commit)
+        except NoEvidence:
+            return None
+    saved = modelfile.save(model, models_folder(store.path))
+    row = ModelFile(
+        model_id=saved.sha256[:16],
+        family="hierarchical_hazards",
+        fit_commit=commit,
+        settings=json.dumps(asdict(hazards.FitSettings()), sort_keys=True),
+        n_observations=n_rows,
+        file_name=saved.file_name,
+        sha256=saved.sha256,
+        fitted_ns=time.time_ns(),
+    )
+    store.write(Batch((row,)))
+    return Fitted(model, row)
+
+
+def caught_up(model: Model, reader: Reader, upto: int) -> Model:
+    """Fold what became known since the model's commit; the model itself if nothing did."""
+    if upto <= model.commit:
+        return model
+    return model.after(changes_of(asof.changes(reader, model.commit, upto)), upto)
+
+
+def restored(store: Store, reader: Reader, upto: int) -> Serving | None:
+    """The newest model of the store that is undamaged, brought up to `upto`; damaged files are told and passed over."""
+    for row in asof.models(reader, store.last_commit):
+        try:
+            model = modelfile.load(models_folder(store.path) / row.file_name, row.sha256)
+        except DamagedStore as error:
+            log.warning("model %s not used: %s", row.model_id, error)
+            continue
+        return Serving(caught_up(model, reader, upto), row.model_id)
+    return None
+
+
+def forget_files(folder: Path, keep: set[str]) -> None:
+    """Remove model files that no row names: left by a fit that was killed before its row was committed."""
+    for path in folder.glob("*"):
+        if path.name not in keep:
+            path.unlink()
+
+
+class Refitter:
+    """One background fit at a time."""
+
+    def __init__(self, store: Store, least_outcomes: int, share: float) -> None:
+        self._store = store
+        self._least, self._share = least_outcomes, share
+        self._pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix="phasecast-fit")
+        self._running: Future[Fitted | None] | None = None
+        self._total = 0
+        self._since_fit = 0
+
+    def learned(self, n_outcomes: int) -> None:
+        """Count outcomes learned, towards the next fit."""
+        self._total += n_outcomes
+        self._since_fit += n_outcomes
+
+    def maybe_start(self, commit: int, *, first: bool) -> None:
+        """Start a fit as of `commit` if one is due: the first as soon as anything ended, later ones by growth."""
+        due = 1 if first else max(self._least, self._share * self._total)
+        if self._running is None and self._since_fit >= due:
+            self._since_fit = 0
+            self._running = self._pool.submit(fit_and_save, self._store, commit)
+
+    def finished(self) -> Fitted | None:
+        """The fit that has ended since last asked; an error in it is logged, and the model before it serves on."""
+        if self._running is None or not self._running.done():
+            return None
+        future, self._running = self._running, None
+        error = future.exception()
+        if error is not None:
+            log.error("background fit failed, the model before it serves on", exc_info=error)
+            return None
+        return future.result()
+
+    def close(self) -> None:
+        """Wait for a fit under way: its file and row belong together."""
+        self._pool.shutdown(wait=True, cancel_futures=True)

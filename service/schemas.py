@@ -1,0 +1,169 @@
+"""Wire models: what the API takes and gives. Pydantic only, shared with the client."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+Name = Annotated[str, Field(min_length=1, max_length=200)]
+Level = Annotated[float, Field(gt=0, lt=1)]
+Levels = Annotated[list[Level], Field(min_length=1, max_length=200)]
+DEFAULT_LEVELS = [0.5, 0.9, 0.95, 0.99]
+
+
+class Wire(BaseModel):
+    """Base of requests: unknown fields and non-finite numbers are refused."""
+
+    model_config = ConfigDict(extra="forbid", allow_inf_nan=False, frozen=True)
+
+
+class ContextIn(Wire):
+    """What is known about an attempt before a phase starts; leave out what is unknown."""
+
+    host: Name | None = None
+    device: Name | None = None
+    family: Name | None = None
+    model: Name | None = None
+    runtime: Name | None = None
+    precision: Name | None = None
+    mode: Name | None = None
+    state: Name | None = None
+    batch: Annotated[float, Field(gt=0)] | None = None
+    size_in: Annotated[float, Field(ge=0)] | None = None
+    corunners: Annotated[float, Field(ge=0)] | None = None
+
+
+class PredictRequest(Wire):
+    """Ask how long each phase of each context will take; answers come context by context, phase by phase."""
+
+    contexts: Annotated[list[ContextIn], Field(min_length=1, max_length=10_000)]
+    phases: Annotated[list[Name], Field(min_length=1, max_length=50)]
+    levels: Levels = DEFAULT_LEVELS
+    attempt_ids: Annotated[
+        list[Name] | None,
+        Field(description="One per context, if these attempts will run: their outcomes are then joined to the answers."),
+    ] = None
+
+    @model_validator(mode="after")
+    def _one_id_each(self) -> PredictRequest:
+        if self.attempt_ids is not None and len(self.attempt_ids) != len(self.contexts):
+            raise ValueError(
+                f"attempt_ids has {len(self.attempt_ids)} entries for {len(self.contexts)} contexts; give one per context"
+            )
+        return self
+
+
+class RunningIn(Wire):
+    """One running attempt: named by id, or by its context and elapsed time."""
+
+    attempt_id: Name | None = None
+    context: ContextIn | None = None
+    phase: Name
+    elapsed_s: (
+        Annotated[float, Field(ge=0, description="Age of the phase in s; found from the attempt's events if left out.")] | None
+    ) = None
+
+    @model_validator(mode="after")
+    def _named_or_described(self) -> RunningIn:
+        if self.attempt_id is None and (self.context is None or self.elapsed_s is None):
+            raise ValueError("give attempt_id, or both context and elapsed_s")
+        return self
+
+
+class ResidualRequest(Wire):
+    """Ask how much longer each running phase will take."""
+
+    running: Annotated[list[RunningIn], Field(min_length=1, max_length=10_000)]
+    levels: Levels = DEFAULT_LEVELS
+
+
+class SupportOut(BaseModel):
+    """Evidence behind an answer."""
+
+    level: Annotated[str, Field(description="Deepest level of the hierarchy with outcomes of its own.")]
+    n: Annotated[int, Field(description="Outcomes there.")]
+    n_eff: Annotated[float, Field(description="Their effective number after decay and clock weights.")]
+    largest_s: Annotated[float, Field(description="Longest duration of this phase known, s.")]
+    last_commit: Annotated[int, Field(description="Commit at which the newest of them became known.")]
+
+
+class BeyondOut(BaseModel):
+    """A level asked for that the evidence does not reach; its quantile comes from the declared tail."""
+
+    level: float
+    at_least_s: Annotated[float, Field(description="The duration is at least this at that level, as far as evidence goes, s.")]
+    needs_n: Annotated[int, Field(description="Further outcomes needed before the level can be claimed.")]
+    reason: Literal["too_few_outcomes"] = "too_few_outcomes"
+
+
+class Answer(BaseModel):
+    """One answer. Where nothing is known, `quantiles_s` is null and `needs` says what to ingest."""
+
+    prediction_id: str | None
+    attempt_id: str | None
+    phase: str
+    elapsed_s: Annotated[float | None, Field(description="Age of the phase at which the remaining time was asked, s.")]
+    elapsed_source: Literal["given", "monotonic", "last_event"] | None
+    form: Literal["conditional", "recalibrated"]
+    status: Literal["shadow", "extrapolated", "thin", "calibrated"]
+    reasons: list[str]
+    levels: list[float]
+    quantiles_s: Annotated[list[float] | None, Field(description="Duration, or remaining time, at each of `levels`, s.")]
+    mean_s: Annotated[float | None, Field(description="Mean of min(duration, horizon_s), s.")]
+    horizon_s: float | None
+    p_complete: Annotated[float | None, Field(description="Probability that the phase completes rather than fails.")]
+    claimed_to: float
+    beyond: list[BeyondOut]
+    support: SupportOut | None
+    model_id: str | None
+    as_of_commit: Annotated[int, Field(description="Nothing that became known after this commit was used.")]
+    made_ns: int
+    needs: str | None
+
+
+class AnswersOut(BaseModel):
+    """Answers in the order asked."""
+
+    answers: list[Answer]
+
+
+class ItemOut(BaseModel):
+    """What became of one item of a batch."""
+
+    id: str
+    result: Literal["new", "repeat", "conflict", "refused"]
+    problem: str | None = None
+
+
+class IngestOut(BaseModel):
+    """Results in the order sent. Everything `new` or `repeat` is on disk."""
+
+    commit: int
+    attempts: list[ItemOut]
+    events: list[ItemOut]
+
+
+class ReadyOut(BaseModel):
+    """Whether answers can be had, and how far upkeep has come."""
+
+    ready: bool
+    model_id: str | None
+    phases: list[str]
+    last_commit: int
+    learned_to: int
+    ledger_pending: int
+    share_calibrated: Annotated[float, Field(description="Share of answers given with status `calibrated`.")]
+    opened: dict[str, str | int | bool | None]
+
+
+class Problem(BaseModel):
+    """An error as a problem document (RFC 9457): `field` names what was wrong, `fix` what to do."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    field: str
+    got: str
+    fix: str

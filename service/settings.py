@@ -1,0 +1,62 @@
+"""Settings of a running service: the only reader of the environment."""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from telemetry.errors import BadField
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What one serving process needs to know; passed as an argument, never read from a global.
+
+    `body_limit_bytes` and `batch_limit` bound a request; `tick_s` is the pause between two rounds of upkeep;
+    `refit_outcomes` and `refit_share` say after how many new outcomes (at least, and as a share of all) a refit is due.
+    """
+
+    store: Path
+    host: str = "127.0.0.1"
+    port: int = 8787
+    body_limit_bytes: int = 16 * 2**20
+    batch_limit: int = 10_000
+    tick_s: float = 0.02
+    refit_outcomes: int = 20
+    refit_share: float = 0.1
+
+    def __post_init__(self) -> None:
+        """Refuse an address that others can reach: tokens for that do not exist yet."""
+        if not is_loopback(self.host):
+            raise BadField(
+                "host",
+                self.host,
+                "use 127.0.0.1, ::1 or localhost; the API has no access tokens yet, so it serves this machine only",
+            )
+
+
+def is_loopback(host: str) -> bool:
+    """True for an address only this machine can reach."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def default_store(environment: Mapping[str, str] | None = None) -> Path:
+    """$PHASECAST_STORE, else store.duckdb in the user's data directory."""
+    env = os.environ if environment is None else environment
+    if named := env.get("PHASECAST_STORE"):
+        return Path(named)
+    base = Path(env["XDG_DATA_HOME"]) if env.get("XDG_DATA_HOME") else Path.home() / ".local" / "share"
+    return base / "phasecast" / "store.duckdb"
+
+
+def models_folder(store: Path) -> Path:
+    """Where the model files of a store lie: a folder beside it."""
+    return store.with_name(store.name + ".models")

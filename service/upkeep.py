@@ -1,0 +1,122 @@
+"""The one loop behind the answers: ledger to store, events to observations, outcomes to scores, changes to the model."""
+
+from __future__ import annotations
+
+import logging
+import threading
+
+from service.derive import Derived, derive, derived_to
+from service.engine import Serving
+from service.lineup import Lineup
+from service.refit import Refitter, caught_up, restored
+from service.scoring import Waiting
+from service.settings import Settings
+from telemetry import asof
+from telemetry.errors import PhasecastError, StoreError
+from telemetry.store.batch import Batch
+from telemetry.store.file import Store
+from telemetry.tables import Prediction
+
+log = logging.getLogger(__name__)
+LEDGER_BATCH = 5_000
+IDLE_S = 0.5
+
+
+class Upkeep:
+    """Keeps a lineup true to the store. `tick` does one round; `start` runs rounds on a thread until `stop`."""
+
+    def __init__(self, store: Store, lineup: Lineup, settings: Settings) -> None:
+        self._store, self._lineup, self._tick_s = store, lineup, settings.tick_s
+        self._refitter = Refitter(store, settings.refit_outcomes, settings.refit_share)
+        self._reader = store.reader()
+        self._wake, self._stopping = threading.Event(), threading.Event()
+        self._thread = threading.Thread(target=self._run, name="phasecast-upkeep", daemon=True)
+        self._recover()
+        store.subscribe(lambda _commit, _batches: self._wake.set())
+
+    def _recover(self) -> None:
+        """Take up where the last process stopped: its model, its unscored answers, its open attempts."""
+        upto = self._store.last_commit
+        self._waiting = Waiting(asof.rows_of(Prediction, asof.predictions(self._reader, upto, unscored=True)))
+        self._lineup.serving = restored(self._store, self._reader, upto)
+        self._lineup.learned_to = upto
+        self._derived_to = derived_to(self._reader)
+        self._refitter.learned(asof.count_ended(self._reader, upto))
+        open_ids = asof.open_attempts(self._reader, upto)
+        touched = asof.touched(self._reader, self._derived_to, upto)
+        self._take(derive(self._store, self._reader, sorted({*open_ids, *touched}), upto), upto)
+
+    def tick(self) -> None:
+        """One round: what is committed now is observed, scored and learned; a finished fit takes over."""
+        upto = self._store.last_commit
+        # The queue is emptied after `upto` is read, so an answer always comes before the events it was about.
+        self._keep_answers()
+        ids = asof.touched(self._reader, self._derived_to, upto)
+        self._take(derive(self._store, self._reader, ids, upto), upto)
+        self._swap()
+
+    def _keep_answers(self) -> None:
+        """Commit given answers to the ledger, and wait for their outcomes."""
+        ledger, taken = self._lineup.ledger, list[Prediction]()
+        while ledger and len(taken) < LEDGER_BATCH:
+            taken.append(ledger.popleft())
+        if taken:
+            try:
+                self._store.write(Batch(tuple(taken)))
+            except StoreError:
+                ledger.extendleft(reversed(taken))
+                raise
+            self._waiting.add(taken)
+
+    def _take(self, derived: Derived, upto: int) -> None:
+        """Publish what runs, score what ended, learn what changed."""
+        self._derived_to = upto
+        if derived.running:
+            now = {**self._lineup.running, **derived.running}
+            self._lineup.running = {key: attempt for key, attempt in now.items() if attempt is not None}
+        scored = self._waiting.score(self._reader, derived.ended, derived.corrected)
+        if scored is not None:
+            self._store.submit(scored)
+        if derived.commit is not None:
+            self._learn(derived.commit)
+            self._refitter.learned(len(derived.ended))
+
+    def _learn(self, commit: int) -> None:
+        """Fold observations known by `commit` into the serving model."""
+        serving = self._lineup.serving
+        if serving is not None:
+            self._lineup.serving = Serving(caught_up(serving.model, self._reader, commit), serving.model_id)
+        self._lineup.learned_to = commit
+
+    def _swap(self) -> None:
+        """Let a finished fit take over, brought up to date first; start the next one when it is due."""
+        fitted = self._refitter.finished()
+        if fitted is not None:
+            model = caught_up(fitted.model, self._reader, self._lineup.learned_to)
+            self._lineup.serving = Serving(model, fitted.row.model_id)
+        self._refitter.maybe_start(self._lineup.learned_to, first=self._lineup.serving is None)
+
+    def start(self) -> None:
+        """Run rounds on a thread."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End after a last round, so that no given answer and no committed event is left behind."""
+        self._stopping.set()
+        self._wake.set()
+        if self._thread.is_alive():
+            self._thread.join()
+        self.tick()
+        self._refitter.close()
+        self._reader.close()
+
+    def _run(self) -> None:
+        """Round after round: at once when something was committed, else now and then for the ledger and the fits."""
+        while not self._stopping.is_set():
+            self._wake.wait(IDLE_S)
+            self._wake.clear()
+            try:
+                self.tick()
+            except PhasecastError:
+                log.exception("a round of upkeep failed; the next one takes its work up again")
+            self._stopping.wait(self._tick_s)
