@@ -7,6 +7,9 @@ the mean of a group's configurations, weighted by 1 / (tau_k^2 + v_c), and P_g t
 
     E[m_g^2] = sigma_k^2 + 1 / P_g   gives sigma_k^2 (weighted moments),   u_g = m_g sigma_k^2 / (sigma_k^2 + 1 / P_g).
 
+A component may differ between regimes (state and family): hosts that agree on cached loads may differ on cold ones. Where a key
+refines the regimes, its component is estimated in each, pulled to the common one as if by REGIME_PULL groups.
+
 The variance left about a context's centre starts at sigma_k^2 per key and is reduced where its group was seen: with A the
 variance left in k and all keys it refines, precision P_g turns A into A / (1 + A P_g). A group never seen keeps all of it.
 """
@@ -50,6 +53,8 @@ CANDIDATES: tuple[Fields, ...] = (
     ("family", "host", "model"),
     ("state", "family", "host", "model"),
 )
+REGIME: Fields = ("state", "family")
+REGIME_PULL = 3.0
 SEEN = 1e12
 """Precision of a value that never varied: seeing it again leaves nothing unknown about it."""
 
@@ -58,8 +63,9 @@ SEEN = 1e12
 class Effects:
     """Pooled effects, per key k.
 
-    `groups` numbers its labels; `value` and `precision`, shape (n_groups + 1,), end in a 0 for labels never seen; `variance[k]` and
-    `novel[k]` are sigma_k^2 of seen and unseen groups; `within[k]` lists the keys that k refines, itself among them.
+    `groups` numbers its labels; `value` and `precision`, shape (n_groups + 1,), end in a 0 for labels never seen; `within[k]`
+    lists the keys that k refines, itself among them. `variance` and `novel`, shape (n_keys, n_regimes + 1), are sigma_k^2 of
+    seen and unseen groups in each regime, the last column for regimes never seen.
     """
 
     keys: tuple[Fields, ...]
@@ -69,6 +75,7 @@ class Effects:
     variance: Array
     novel: Array
     within: tuple[tuple[int, ...], ...]
+    regimes: dict[Label, int]
 
     def codes(self, contexts: Sequence[Context]) -> Ints:
         """Group of each context under each key, shape (n_keys, n_contexts); -1 where it was never seen."""
@@ -82,9 +89,13 @@ class Effects:
             total += values[code]
         return total
 
-    def left(self, codes: Ints) -> Array:
+    def regime(self, contexts: Sequence[Context]) -> Ints:
+        """Regime of each context, -1 where never seen."""
+        return np.array([self.regimes.get(label(c, REGIME), -1) for c in contexts], dtype=np.int64)
+
+    def left(self, codes: Ints, regime: Ints) -> Array:
         """Variance left about that sum, shape (n_contexts,)."""
-        parts = np.where(codes >= 0, self.variance[:, None], self.novel[:, None])
+        parts = np.where(codes >= 0, self.variance[:, regime], self.novel[:, regime])
         for k, code in enumerate(codes):
             shares = list(self.within[k])
             total = parts[shares].sum(axis=0)
@@ -101,7 +112,8 @@ def label(context: Context, key: Fields) -> Label:
 class Crossing:
     """Configurations crossed by keys: `code` (n_keys, n_configurations) numbers groups from 0, `size` counts them.
 
-    `refines[k, j]` says that key k refines key j or is j. The first key holds whatever never varied.
+    `refines[k, j]` says that key k refines key j or is j. The first key holds whatever never varied. `regime` numbers the
+    configurations' regimes, and `own[k]` says that key k refines them.
     """
 
     keys: tuple[Fields, ...]
@@ -109,6 +121,9 @@ class Crossing:
     size: Ints
     groups: tuple[dict[Label, int], ...]
     refines: NDArray[np.bool_]
+    regime: Ints
+    regimes: dict[Label, int]
+    own: NDArray[np.bool_]
 
 
 def crossing(configurations: Sequence[Context]) -> Crossing:
@@ -136,7 +151,10 @@ def crossing(configurations: Sequence[Context]) -> Crossing:
     ]
     size = code.max(axis=1) + 1
     refines = np.array([[_refines(code[k], size[k], code[j]) for j in range(len(code))] for k in range(len(code))])
-    return Crossing(tuple(names), code, size, tuple(groups), refines)
+    regime = _joint([fields[name] for name in REGIME])
+    regimes = {label(c, REGIME): int(r) for c, r in zip(configurations, regime, strict=True)}
+    own = np.array([_refines(row, g, regime) for row, g in zip(code, size, strict=True)])
+    return Crossing(tuple(names), code, size, tuple(groups), refines, regime, regimes, own)
 
 
 def _numbered(values: Sequence[object]) -> Ints:
@@ -164,7 +182,7 @@ def _refines(fine: Ints, size: int, coarse: Ints) -> bool:
 
 @dataclass
 class Pool:
-    """Effects in the making: `value[k]` per group, `variance` per key, `precision[k]` per group."""
+    """Effects in the making, per key k: `value[k]` and `precision[k]` of its groups, `variance[k]` per regime, the last common."""
 
     cross: Crossing
     value: list[Array]
@@ -174,15 +192,9 @@ class Pool:
     @classmethod
     def start(cls, cross: Crossing) -> Pool:
         """Every effect zero, every component of equal size."""
-        zero = [np.zeros(size) for size in cross.size]
-        variance = np.full(len(cross.keys), 0.1)
+        variance = np.full((len(cross.keys), len(cross.regimes) + 1), 0.1)
         variance[0] = 0.0
-        return cls(cross, zero, [np.zeros(size) for size in cross.size], variance)
-
-    def between(self, k: int) -> float:
-        """tau_k^2: the components of the keys that refine k."""
-        finer = self.cross.refines[:, k] & ~self.cross.refines[k]
-        return float(self.variance[finer].sum())
+        return cls(cross, [np.zeros(size) for size in cross.size], [np.zeros(size) for size in cross.size], variance)
 
     def contributions(self) -> Array:
         """Effect of each key on each configuration, shape (n_keys, n_configurations)."""
@@ -191,37 +203,47 @@ class Pool:
     def sweep(self, mean: Array, noise: Array) -> None:
         """One pass over the keys, given configuration means and their sampling variances v_c."""
         parts = self.contributions()
+        most = float(np.var(mean))  # keys that hardly part can offset each other without end; none holds more than all there is
         for k in range(1, len(self.cross.keys)):
             code, size = self.cross.code[k], int(self.cross.size[k])
             finer = self.cross.refines[:, k] & ~self.cross.refines[k]
             others = ~finer
             others[k] = False
             rest = mean - parts[others].sum(axis=0)
-            weight = 1.0 / (self.between(k) + noise)
+            weight = 1.0 / (self.variance[finer].sum(axis=0)[self.cross.regime] + noise)
             precision = summed(code, weight, size)
             centre = summed(code, weight * rest, size) / precision
-            self.variance[k] = _component(centre, 1.0 / precision, float(self.variance[k]))
+            regime = np.empty(size, dtype=np.int64)
+            regime[code] = self.cross.regime
+            found = _components(centre, 1.0 / precision, regime, self.variance[k], own=bool(self.cross.own[k]))
+            self.variance[k] = np.minimum(found, most)
+            variance = self.variance[k][regime]
             self.precision[k] = precision
-            self.value[k] = centre * self.variance[k] / (self.variance[k] + 1.0 / precision)
+            self.value[k] = centre * variance / (variance + 1.0 / precision)
             parts[k] = self.value[k][code]
 
-    def finished(self, novel_sd: float) -> Effects:
+    def finished(self, novel_sd: float, residual_variance: float) -> Effects:
         """The effects, ready for contexts seen and unseen.
 
-        Few groups say little about the next one: its component is averaged with novel_sd^2 as if that came from one group more.
+        Few groups say little about the next one: its component is averaged with what is usual here, the median component and the
+        residual variance together, as if that came from one group more. What never varied has novel_sd^2.
         """
-        size = self.cross.size.astype(np.float64)
-        novel = (size * self.variance + novel_sd**2) / (size + 1.0)
+        size = self.cross.size.astype(np.float64)[:, None]
+        usual = np.median(self.variance[1:], axis=0) + residual_variance
+        novel = (size * self.variance + np.minimum(usual, novel_sd**2)) / (size + 1.0)
         novel[0] = novel_sd**2
-        self.precision[0] = np.full(int(self.cross.size[0]), SEEN)
+        variance = self.variance.copy()
+        variance[0] = novel_sd**2
+        precision = [np.full(int(self.cross.size[0]), SEEN), *self.precision[1:]]
         return Effects(
             keys=self.cross.keys,
             groups=self.cross.groups,
             value=tuple(np.append(v, 0.0) for v in self.value),
-            precision=tuple(np.append(p, 0.0) for p in self.precision),
-            variance=np.append(novel_sd**2, self.variance[1:]),
+            precision=tuple(np.append(p, 0.0) for p in precision),
+            variance=variance,
             novel=novel,
             within=tuple(tuple(np.flatnonzero(row).tolist()) for row in self.cross.refines),
+            regimes=self.cross.regimes,
         )
 
 
@@ -230,7 +252,14 @@ def summed(group: Ints, values: Array, n_groups: int) -> Array:
     return np.bincount(group, values, n_groups).astype(np.float64, copy=False)
 
 
-def _component(centre: Array, noise: Array, before: float) -> float:
-    """sigma^2 from centre ~ (0, sigma^2 + noise): weighted moments, the weights those of a normal likelihood."""
-    weight = 1.0 / (before + noise) ** 2
-    return max(float(weight @ (centre**2 - noise) / weight.sum()), 0.0)
+def _components(centre: Array, noise: Array, regime: Ints, before: Array, *, own: bool) -> Array:
+    """sigma^2 per regime and in common, from centre ~ (0, sigma^2 + noise): moments, weighted as a normal likelihood would."""
+    common = 1.0 / (before[-1] + noise) ** 2
+    after = np.full(len(before), max(float(common @ (centre**2 - noise) / common.sum()), 0.0))
+    if own:
+        n = len(before) - 1
+        weight = 1.0 / (before[regime] + noise) ** 2
+        total, count = summed(regime, weight, n), summed(regime, np.ones(len(regime)), n)
+        prior = REGIME_PULL * total / np.maximum(count, 1.0)
+        after[:-1] = np.maximum((summed(regime, weight * (centre**2 - noise), n) + prior * after[-1]) / (total + prior), 0.0)
+    return after

@@ -54,7 +54,7 @@ class Location:
         codes = self.effects.codes(contexts)
         moved, unsure = self.slopes.effect(numbers.features(contexts), self.slopes.codes(contexts))
         total = self.intercept + self.effects.centre(codes) + moved
-        return np.clip(total, self.low, self.high), self.effects.left(codes) + unsure
+        return np.clip(total, self.low, self.high), self.effects.left(codes, self.effects.regime(contexts)) + unsure
 
     def scale_of(self, context: Context, phase: str) -> float:
         """Residual scale of the deepest node of the path that has one."""
@@ -129,14 +129,14 @@ class _Work:
         noise = 1.0 / np.maximum(total, np.finfo(np.float64).tiny)
         share = mass / np.maximum(total[self.configuration], np.finfo(np.float64).tiny)
         for _ in range(3):
-            between = self.pool.variance[-1]
+            between = self.pool.variance[-1][self.cross.regime]
             above = self.pool.contributions()[:-1].sum(axis=0)[self.configuration] + self.intercept
             self.slopes = numbers.sweep(
                 self.slopes, self.x, self.slope_codes, mean - above, share / (between + noise)[self.configuration]
             )
             moved = self.slopes.effect(self.x, self.slope_codes)[0]
             rest = summed(self.configuration, share * (mean - moved), m)
-            weight = 1.0 / (self.pool.variance[1:].sum() + noise)
+            weight = 1.0 / (self.pool.variance[1:].sum(axis=0)[self.cross.regime] + noise)
             effects = self.pool.contributions().sum(axis=0)
             self.intercept = float(weight @ (rest - effects) / weight.sum())
             self.pool.sweep(rest - self.intercept, noise)
@@ -144,7 +144,7 @@ class _Work:
     def _scales(self, place: Ints, novel_sd: float, pooling: float) -> None:
         """Residual scales from residuals that leave their own row out: r / sqrt(1 - leverage)."""
         rows = self.rows
-        self.left = self.pool.finished(novel_sd).left(self.cross.code)
+        self.left = self.pool.finished(novel_sd, float(np.median(self.scale)) ** 2).left(self.cross.code, self.cross.regime)
         moved = self.slopes.effect(self.x, self.slope_codes)[0]
         centre = (self.intercept + moved + self.pool.contributions().sum(axis=0)[self.configuration])[rows.context]
         scale = self.scale[place]
@@ -160,7 +160,7 @@ class _Work:
         y = self.rows.log_time
         return Location(
             self.intercept,
-            self.pool.finished(novel_sd),
+            self.pool.finished(novel_sd, float(np.median(self.scale)) ** 2),
             self.slopes,
             self.nodes.scales(),
             float(y.min()) - math.log(1000.0),

@@ -27,8 +27,8 @@ LEAST, MOST = 1e-12, 1.0 - 1e-9
 class Node:
     """Counts of one node.
 
-    `events` (2, n_columns) are completed and failed, `at_risk` (n_columns,) their exposure, `running` (n_columns,) that of running rows
-    in units of 1 / counts.UNIT. `n` counts completed outcomes, `n_eff` is their weight after decay.
+    `events` (2, n_columns) are completed and failed, `at_risk` (n_columns,) their exposure, `running` (n_columns,) that of
+    running rows in units of 1 / counts.UNIT. `n` counts completed outcomes, `n_eff` is their weight after decay.
     """
 
     events: Array
