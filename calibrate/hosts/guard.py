@@ -22,6 +22,8 @@ from calibrate.hosts.grants import Request, permits
 from telemetry.tables import Grant
 
 NICENESS = 5
+MESSAGE_BYTES = 1 << 20
+"""Even a process without disk may write so much, since its error messages may be redirected to a file."""
 _THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 _ROOT = Path(__file__).parents[2]
 
@@ -86,7 +88,8 @@ def _confine(pid: int, request: Request) -> None:
     """Set limits and priority; a process that is already over needs none."""
     try:
         resource.prlimit(pid, resource.RLIMIT_DATA, (request.memory_bytes, request.memory_bytes))
-        resource.prlimit(pid, resource.RLIMIT_FSIZE, (request.disk_bytes, request.disk_bytes))
+        largest_bytes = max(request.disk_bytes, MESSAGE_BYTES)
+        resource.prlimit(pid, resource.RLIMIT_FSIZE, (largest_bytes, largest_bytes))
         os.setpriority(os.PRIO_PROCESS, pid, NICENESS)
     except ProcessLookupError:
         return
