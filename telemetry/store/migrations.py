@@ -15,7 +15,7 @@ import duckdb
 
 from telemetry.errors import DamagedStore, NewerStore, StoreError
 from telemetry.rows import quote
-from telemetry.store.opening import connect
+from telemetry.store.opening import connect, told
 from telemetry.tables import TABLES
 
 VERSION_NAME = "schema_version"
@@ -75,6 +75,17 @@ def migrate(path: Path, found: int) -> Path:
     """Bring the closed, checkpointed file at `path` from version `found` to today's; returns where the old one is kept."""
     fresh, kept = path.with_name(path.name + ".migrating"), path.with_name(f"{path.name}.schema-{found}")
     fresh.unlink(missing_ok=True)
+    try:
+        _fill(fresh, path, found)
+    except duckdb.Error as error:
+        fresh.unlink(missing_ok=True)
+        raise told(error, path) from error
+    _swap(fresh, path, kept)
+    return kept
+
+
+def _fill(fresh: Path, path: Path, found: int) -> None:
+    """Make the new file from the old one."""
     with connect(fresh) as connection:
         _make_tables(connection)
         connection.execute(f"ATTACH {quote(str(path))} AS former (READ_ONLY)")
@@ -85,8 +96,6 @@ def migrate(path: Path, found: int) -> Path:
         connection.execute("DETACH former")
         _stamp(connection)
         connection.execute("CHECKPOINT")
-    _swap(fresh, path, kept)
-    return kept
 
 
 def _query(table: str, former: set[str], found: int) -> str | None:
