@@ -172,9 +172,7 @@ class Shipper:
             self._send(attempts[half:], events[half:])
 
     def _sort_out(self, kind: Literal["attempt", "event"], records: list[dict[str, Any]], results: list[dict[str, Any]]) -> None:
-        """Set aside what the API did not take; `new` and `repeat` are both done."""
-        if len(results) != len(records):
-            raise ValueError(f"{len(results)} results for {len(records)} records")
+        """Set aside what the API did not take; `new` and `repeat` are both done. Raises ValueError if a result is missing."""
         for record, result in zip(records, results, strict=True):
             if result["result"] in {"conflict", "refused"}:
                 self._set_aside(kind, record, result["result"], result.get("problem"))

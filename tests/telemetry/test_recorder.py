@@ -157,6 +157,7 @@ def test_an_ending_said_by_the_work_itself_is_not_overruled(
     with pytest.raises(TimeoutError), recorder.attempt() as attempt, attempt.phase("service"):
         stop(attempt)
     assert expected == lengths(tmp_path)["service"]
+    assert ["compute_start", expected[0]] == [event.kind for event in events(tmp_path)]
 
 
 def test_request_carries_its_reason_and_censors(recorder: Recorder, tmp_path: Path) -> None:
@@ -249,6 +250,8 @@ def test_forked_child_goes_on_under_its_own_name_in_its_own_segment(tmp_path: Pa
     found = events(tmp_path)
     assert (1001, 1001) == (len(found), len({event.event_id for event in found}))
     assert (2, 2) == (len(segments(tmp_path)), len({event.source for event in found}))
+    process_part = slice(19, 28)
+    assert 2 == len({event.event_id[process_part] for event in found})
 
 
 def test_importing_the_recorder_imports_nothing_beyond_the_standard_library() -> None:

@@ -137,6 +137,17 @@ def test_acknowledged_records_are_not_sent_again_by_the_next_shipper(
     assert ["enqueue", "eligible"] == [event["kind"] for event in api.received("events")]
 
 
+def test_what_one_process_had_shipped_is_remembered_while_others_go_on(
+    tmp_path: Path, api: Api, ship: Callable[[], Shipper]
+) -> None:
+    one, other = Recorder(tmp_path).attempt(), Recorder(tmp_path).attempt()
+    shipper = ship()
+    for attempt in (one, other, one):
+        attempt.mark("enqueue")
+        assert shipper.flush(FLUSH_S)
+    assert 3 == len(api.received("events"))
+
+
 @pytest.mark.parametrize("status", [503, 507, 500, 429, 404])
 def test_passing_trouble_is_waited_out(tmp_path: Path, api: Api, ship: Callable[[], Shipper], status: int) -> None:
     api.status = lambda body: status if api.refusals < 2 else 200

@@ -303,6 +303,11 @@ def test_transfers_are_told_apart_by_stage_and_warmup_starts_after_the_last() ->
     assert expected | {"transfer/2": (0.0, "running")} == lengths(observe(None, events))
 
 
+def test_output_transfer_may_outlast_the_computation() -> None:
+    events = [event("compute_start", 0), event("transfer_start", 1), event("compute_finish", 5), event("heartbeat", 6)]
+    assert (5.0, "running") == lengths(observe(None, events))["transfer"]
+
+
 def test_warmup_has_not_begun_while_a_transfer_is_under_way() -> None:
     events = [event("host_materialized", 0), event("transfer_start", 1), event("heartbeat", 4)]
     assert {"transfer": (3.0, "running")} == lengths(observe(None, events))
@@ -402,6 +407,12 @@ def test_long_spans_do_not_overflow(length_ns: int) -> None:
     assert (length_ns / S, "completed") == lengths(observe(None, [start, end]))["service"]
 
 
+def test_order_is_that_of_the_one_monotonic_clock_when_the_wall_was_set_back() -> None:
+    request = event("cancel_requested", 5.1, wall_ns=WALL_NS + round(4.9 * S))
+    events = [event("compute_start", 0), event("compute_finish", 5), request, event("cancelled", 5.2)]
+    assert (5.0, "completed") == lengths(observe(None, events))["service"]
+
+
 # --- delayed entry
 
 
@@ -426,6 +437,11 @@ def test_device_reading_covers_the_whole_phase_of_a_delayed_entry() -> None:
     assert (12.0, 19.0) == (service.entry_s, service.duration_s)
     short = event("compute_finish", 20, device_elapsed_s=11.0)
     assert "end_before_entry" == reasons(observe(None, [late("compute_start", 12, 12.0), short]))["service"]
+
+
+def test_age_at_entry_counts_when_device_and_host_are_compared() -> None:
+    events = [late("compute_start", 5_000, 5_000.0), event("compute_finish", 5_001, device_elapsed_s=5_001.0)]
+    assert (5_001.0, "completed") == lengths(observe(None, events))["service"]
 
 
 @pytest.mark.parametrize("age_s", [-1.0, "soon", True, None, float("nan"), float("inf"), 10**400])
