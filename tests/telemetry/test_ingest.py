@@ -1,0 +1,118 @@
+import json
+import math
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from telemetry.errors import BadField, TooLarge
+from telemetry.ingest import MOST_ITEMS, prepare, reply
+from telemetry.store.batch import Receipt, Result
+from telemetry.tables import Attempt, Event
+from telemetry.words import EventKind
+
+NOW_NS = 1_780_000_000_123_456_789
+GOOD = {"event_id": "e1", "attempt_id": "a1", "kind": "ready", "wall_ns": NOW_NS, "source": "recorder"}
+
+
+def problem(**changed: Any) -> str:
+    """Why the good event with these fields changed is refused."""
+    prepared = prepare({"events": [GOOD | changed]})
+    assert () == prepared.batch.rows
+    [refusal] = prepared.events
+    return refusal.problem
+
+
+def test_good_items_become_rows_attempts_first() -> None:
+    prepared = prepare({"events": [GOOD], "attempts": [{"attempt_id": "a1", "host": "h", "batch": None}]})
+    assert (Attempt(attempt_id="a1", host="h"), Event(**GOOD)) == prepared.batch.rows
+    assert ((None,), (None,)) == (prepared.attempts, prepared.events)
+
+
+def test_a_bad_item_keeps_no_other_out_and_the_reply_follows_the_request() -> None:  # T08, H01
+    body = {
+        "attempts": [{"attempt_id": "a1"}],
+        "events": [GOOD, GOOD | {"event_id": "bad", "kind": "went"}, GOOD | {"event_id": "e3"}],
+    }
+    prepared = prepare(body)
+    receipt = Receipt(7, (Result("a1", "new"), Result("e1", "repeat"), Result("e3", "conflict", "different source")))
+    answer = reply(prepared, receipt)
+    assert 7 == answer["commit"]
+    assert [{"id": "a1", "result": "new", "problem": None}] == answer["attempts"]
+    assert ["repeat", "refused", "conflict"] == [result["result"] for result in answer["events"]]
+    assert ["e1", "bad", "e3"] == [result["id"] for result in answer["events"]]
+    assert [None, "different source"] == [answer["events"][place]["problem"] for place in (0, 2)]
+
+
+def test_an_unknown_kind_is_told_the_known_ones() -> None:
+    text = problem(kind="went")
+    assert "kind: got 'went'" in text
+    assert all(kind in text for kind in EventKind)
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, "NaN", "Infinity", -1.0])
+def test_a_length_that_is_no_finite_non_negative_number_is_refused(value: object) -> None:  # H01, T01
+    assert problem(device_elapsed_s=value).startswith(f"device_elapsed_s: got {value!r}; it should be")
+
+
+@pytest.mark.parametrize(
+    ("wall_ns", "advice"),
+    [
+        (0, "0 is no time; send the event once it has happened"),
+        (1_780_000_000, "if it is seconds, multiply by 10^9"),
+        (1_780_000_000_123, "if it is milliseconds, multiply by 10^6"),
+        (1_780_000_000_123_456, "if it is microseconds, multiply by 1000"),
+    ],
+)
+def test_a_time_in_another_unit_or_of_nothing_yet_is_refused(wall_ns: int, advice: str) -> None:  # T13, T16
+    assert advice in problem(wall_ns=wall_ns)
+
+
+def test_times_are_whole_64_bit_ns() -> None:  # T14
+    month_ns = 30 * 86_400 * 10**9
+    [event] = prepare({"events": [GOOD | {"wall_ns": NOW_NS + month_ns, "monotonic_ns": 2**31 * 10**6 + 1}]}).batch.rows
+    assert (NOW_NS + month_ns, 2**31 * 10**6 + 1) == (event.wall_ns, event.monotonic_ns)
+    assert "wall_ns" in problem(wall_ns=2**63)
+    assert "monotonic_ns" in problem(monotonic_ns=1.5)
+
+
+def test_a_missing_or_unknown_field_is_named() -> None:
+    [refusal] = prepare({"events": [{"event_id": "e9", "kind": "ready", "wall_ns": NOW_NS, "source": "s"}]}).events
+    assert ("e9", "attempt_id: missing; every one of events needs it") == (refusal.id, refusal.problem)
+    assert problem(wall_time=1).startswith("wall_time: got 1; unknown field; events have event_id, attempt_id, kind")
+
+
+def test_an_item_that_is_no_object_or_has_no_id_is_refused_without_one() -> None:
+    prepared = prepare({"attempts": [3, None, [], {"host": "h"}, {"attempt_id": 5}]})
+    assert [""] * 5 == [refusal.id for refusal in prepared.attempts]
+    assert () == prepared.batch.rows
+
+
+def test_text_that_no_file_can_hold_is_refused_and_the_reply_can_be_sent() -> None:
+    prepared = prepare({"events": [GOOD | {"event_id": "\ud800", "\udfff": 1}]})
+    [refusal] = reply(prepared, Receipt(0, ()))["events"]
+    assert "refused" == refusal["result"]
+    assert json.dumps(refusal, ensure_ascii=False).encode()
+
+
+def test_a_wrong_body_or_too_large_a_one_is_refused_whole() -> None:  # H08
+    with pytest.raises(BadField, match="spans"):
+        prepare({"spans": []})
+    with pytest.raises(BadField, match="give a list of events"):
+        prepare({"events": {"e1": GOOD}})
+    with pytest.raises(TooLarge, match=f"{MOST_ITEMS + 1}"):
+        prepare({"events": [GOOD] * MOST_ITEMS, "attempts": [{}]})
+    assert () == prepare({}).batch.rows
+
+
+@settings(max_examples=50)
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.floats() | st.text(), lambda s: st.lists(s) | st.dictionaries(st.text(), s)
+    )
+)
+def test_whatever_is_sent_as_an_item_gets_one_result(item: object) -> None:
+    answer = reply(prepare({"events": [item, GOOD]}), Receipt(1, (Result("e1", "new"),)))
+    assert ["refused", "new"] == [result["result"] for result in answer["events"]]
+    assert json.dumps(answer, allow_nan=False)
