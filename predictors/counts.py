@@ -35,7 +35,8 @@ def edges_of(z: Array) -> Array:
     """At most 75 edges: quantiles of the residuals of events, and a coarse normal grid for what few rows leave open."""
     found: Array = np.unique(np.concatenate([np.quantile(z, SHARES) if len(z) else z, NORMAL]))
     apart = np.append(True, np.diff(found) > 1e-6)
-    return found[apart]
+    kept: Array = found[apart]
+    return kept
 
 
 def marks(z_entry: Array, z_exit: Array, event: NDArray[np.bool_], edges: Array) -> Marks:

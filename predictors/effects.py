@@ -203,7 +203,7 @@ class Pool:
     def sweep(self, mean: Array, noise: Array) -> None:
         """One pass over the keys, given configuration means and their sampling variances v_c."""
         parts = self.contributions()
-        most = float(np.var(mean))  # keys that hardly part can offset each other without end; none holds more than all there is
+        most = float(np.var(mean))  # keys that hardly part could offset each other without end
         for k in range(1, len(self.cross.keys)):
             code, size = self.cross.code[k], int(self.cross.size[k])
             finer = self.cross.refines[:, k] & ~self.cross.refines[k]

@@ -59,7 +59,8 @@ def seconds(table: pa.Table, name: str) -> Array:
 
 def informative(entry_s: Array, duration_s: Array, event: Flags) -> Flags:
     """Rows under observation for some time, or ended in the instant they began; entry at or past exit says nothing."""
-    return np.logical_or(duration_s > entry_s, event & (duration_s == 0.0) & (entry_s == 0.0))
+    said: Flags = (duration_s > entry_s) | (event & (duration_s == 0.0) & (entry_s == 0.0))
+    return said
 
 
 def is_ended(table: pa.Table, how: Ended) -> Flags:

@@ -22,7 +22,7 @@ from predictors.grids import GridHazard
 from predictors.location import Location
 from predictors.model import Change
 from predictors.shrink import DEFAULT_STRENGTH, ROOT_STRENGTH, normal_hazards, strength
-from predictors.strata import Node, Stratum, whole_units
+from predictors.strata import Node, Stratum, spreads, whole_units
 from predictors.tails import hill_rate
 from telemetry.errors import BadField, NoEvidence
 from telemetry.words import Ended
@@ -60,6 +60,11 @@ class HierarchicalHazards:
     def knows(self, phase: str) -> bool:
         """Whether any outcome of the phase is known."""
         return phase in self.strata and self.strata[phase].known
+
+    @property
+    def phases(self) -> tuple[str, ...]:
+        """Phases with a known outcome, sorted."""
+        return tuple(sorted(phase for phase in self.strata if self.knows(phase)))
 
     def predict(self, contexts: Sequence[Context], phases: Sequence[str]) -> GridHazard:
         """Time given completion of each pair, in s; NoEvidence names phases without a known outcome."""
@@ -179,7 +184,7 @@ def _standardised(location: Location, phase: str, rows: _Rows) -> tuple[Array, A
     """Residuals of entries and exits in units of spread; completed rows without their own pull on the centre."""
     centre, left = location.centre(rows.contexts)
     scale = np.array([location.scale_of(context, phase) for context in rows.contexts])
-    to_come, fitted = np.sqrt(scale**2 + left), np.sqrt(np.maximum(scale**2 - left, 0.1 * scale**2))
+    to_come, fitted = spreads(left, scale)
     spread = np.where(rows.completed, fitted[rows.context], to_come[rows.context])
     with np.errstate(divide="ignore"):
         return tuple((np.log(t) - centre[rows.context]) / spread for t in (rows.entry_s, rows.duration_s))  # type: ignore[return-value]

@@ -34,7 +34,11 @@ MAD = math.sqrt(math.pi / 2.0)
 
 @dataclass(frozen=True)
 class Location:
-    """A fitted location: `scale` per node key of the path; `low`, `high` bound centres to a factor 1000 past all seen."""
+    """A fitted location: `scale` per node key of the path.
+
+    `low`, `high` bound centres to a factor 1000 past all seen; `most_left` is the variance between all configurations and that
+    of a new value of what never varied: however many values of a context are new, no more is unknown than that.
+    """
 
     intercept: float
     effects: Effects
@@ -42,19 +46,15 @@ class Location:
     scale: dict[str, float]
     low: float
     high: float
-
-    def place(self, contexts: Sequence[Context], phase: str) -> tuple[Array, Array]:
-        """Centre of log time and spread about it, each of shape (n_contexts,)."""
-        centre, left = self.centre(contexts)
-        scale = np.array([self.scale_of(context, phase) for context in contexts])
-        return centre, np.sqrt(scale**2 + left)
+    most_left: float
 
     def centre(self, contexts: Sequence[Context]) -> tuple[Array, Array]:
         """Centre of log time, and the variance left about it."""
         codes = self.effects.codes(contexts)
         moved, unsure = self.slopes.effect(numbers.features(contexts), self.slopes.codes(contexts))
         total = self.intercept + self.effects.centre(codes) + moved
-        return np.clip(total, self.low, self.high), self.effects.left(codes, self.effects.regime(contexts)) + unsure
+        left = self.effects.left(codes, self.effects.regime(contexts)) + unsure
+        return np.clip(total, self.low, self.high), np.minimum(left, self.most_left)
 
     def scale_of(self, context: Context, phase: str) -> float:
         """Residual scale of the deepest node of the path that has one."""
@@ -107,6 +107,7 @@ class _Work:
         spread = float(np.mean(np.abs((done if len(done) else rows.log_time) - middle))) * MAD
         self.scale = np.full(len(first), max(spread, 1e-9))
         self.left = np.zeros(len(first))
+        self.between = 0.0
 
     def turn(self, *, huber: bool, novel_sd: float, pooling: float) -> None:
         """Pseudo-values, then slopes, effects, and scales given them."""
@@ -140,6 +141,7 @@ class _Work:
             effects = self.pool.contributions().sum(axis=0)
             self.intercept = float(weight @ (rest - effects) / weight.sum())
             self.pool.sweep(rest - self.intercept, noise)
+        self.between = float(np.var(np.bincount(self.configuration, share * mean, m)))
 
     def _scales(self, place: Ints, novel_sd: float, pooling: float) -> None:
         """Residual scales from residuals that leave their own row out: r / sqrt(1 - leverage)."""
@@ -165,6 +167,7 @@ class _Work:
             self.nodes.scales(),
             float(y.min()) - math.log(1000.0),
             float(y.max()) + math.log(1000.0),
+            self.between + novel_sd**2,
         )
 
 

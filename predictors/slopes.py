@@ -17,6 +17,8 @@ from predictors.distribution import Array
 from predictors.effects import Fields, Ints, Label, label, summed
 
 LEVELS: tuple[Fields, ...] = ((), ("state",), ("family",), ("family", "model"))
+MOST = 0.25
+"""Largest tau^2: slopes lie between an overhead's 0 and a rate's 1, so groups differ by one half or so."""
 
 
 @dataclass(frozen=True)
@@ -120,10 +122,15 @@ def _solve(level: Level, x: Array, code: Ints, rest: Array, weight: Array) -> Le
     block = np.ix_(np.arange(n), used, used)
     covariance[block] = inverse[block]
     slope[:n, used] = np.einsum("gjk,gk->gj", inverse, pull)[:, used]
-    variance = level.variance
-    if level.key:
-        variance = np.where(
-            variance > 0.0, np.maximum((slope[:n] ** 2 + np.einsum("gjj->gj", covariance[:n])).mean(axis=0), 1e-6), 0.0
-        )
+    variance = _component(level, slope[:n], covariance[:n]) if level.key else level.variance
     covariance[n] = np.diag(variance)
     return replace(level, centre=centre, slope=slope, covariance=covariance, variance=variance)
+
+
+def _component(level: Level, slope: Array, covariance: Array) -> Array:
+    """tau^2 per number from posterior means and variances, each group weighted by how much its data told of its slope."""
+    own = np.einsum("gjj->gj", covariance)
+    prior = np.where(level.variance > 0.0, level.variance, 1.0)
+    told = np.maximum(1.0 - own / prior, 1e-9)
+    found = (told * (slope**2 + own)).sum(axis=0) / told.sum(axis=0)
+    return np.where(level.variance > 0.0, np.clip(found, 1e-6, MOST), 0.0)

@@ -9,7 +9,7 @@ import numpy as np
 
 from predictors import tails
 from predictors.contexts import LEVELS, Context
-from predictors.counts import UNIT, events, exposure, marks
+from predictors.counts import UNIT, exposure, marks
 from predictors.distribution import Array, Support
 from predictors.effects import Ints
 from predictors.grids import Curve
@@ -21,6 +21,7 @@ from telemetry.words import Ended
 MEMO = 50_000
 """Contexts remembered per phase; further ones are worked out anew each time."""
 LEAST, MOST = 1e-12, 1.0 - 1e-9
+EVENTS = frozenset({Ended.COMPLETED, Ended.FAILED})
 
 
 @dataclass(slots=True)
@@ -79,7 +80,8 @@ class Stratum:
         found = self.places.get(context)
         if found is None:
             centre, left = self.location.centre([context])
-            found = spreads(centre, left, np.array([self.location.scale_of(context, self.phase)]))
+            to_come, fitted = spreads(left, np.array([self.location.scale_of(context, self.phase)]))
+            found = float(centre[0]), float(to_come[0]), float(fitted[0])
             if len(self.places) < MEMO:
                 self.places[context] = found
         return found
@@ -111,64 +113,68 @@ class Stratum:
         """The stratum once `changes` of its phase have been taken in, in their order."""
         nodes = dict(self.nodes)
         fresh: set[str] = set()
-        longest_s = self.longest_s
-        for change in changes:
+        column, risk = self._marked(changes)
+        for i, change in enumerate(changes):
             path = change.context.path(self.phase)
             for key in path:
                 if key not in fresh:
                     nodes[key] = nodes[key].copy() if key in nodes else Node.empty(len(self.prior))
                     fresh.add(key)
-            self._count([nodes[key] for key in path], change)
-            longest_s = max(longest_s, change.duration_s)
+            for key, half_life in zip(path, self.half_life, strict=True):
+                _count(nodes[key], change, int(column[i]), risk[i], half_life)
+        longest_s = max([self.longest_s, *(change.duration_s for change in changes)])
         return replace(self, nodes=nodes, longest_s=longest_s, curves={})
 
-    def _count(self, path: Sequence[Node], change: Change) -> None:
-        """Adds or takes back one row along its path of fresh nodes."""
-        completed, failed = change.ended == Ended.COMPLETED, change.ended == Ended.FAILED
-        centre, to_come, fitted = self.place(change.context)
-        spread = fitted if completed and change.known_from <= self.fit_commit else to_come
+    def _marked(self, changes: Sequence[Change]) -> tuple[Ints, Array]:
+        """Column where each change's row ended, and its signed exposure, shape (n_changes, n_columns)."""
+        event = np.array([change.ended in EVENTS for change in changes])
+        places = [self.place(change.context) for change in changes]
+        fitted = [c.ended == Ended.COMPLETED and c.known_from <= self.fit_commit for c in changes]
+        centre = np.array([place[0] for place in places])
+        spread = np.array([place[2] if own else place[1] for place, own in zip(places, fitted, strict=True)])
         with np.errstate(divide="ignore"):
-            z = (np.log(np.array([change.entry_s, change.duration_s])) - centre) / spread
-        mark = marks(z[:1], z[1:], np.array([completed or failed]), self.edges)
-        one, group = np.array([change.weight * change.sign]), np.zeros(1, dtype=np.int64)
-        risk = exposure(mark, one, group, 1, len(self.prior))[0]
-        if change.ended == Ended.RUNNING:
-            units = whole_units(risk)
-            for node in path:
-                node.running += units
-            return
-        came = events(mark, one, group, 1, len(self.prior))[0]
-        for node, half_life in zip(path, self.half_life, strict=True):
-            if half_life is not None and change.sign > 0 and (completed or failed):
-                _fade(node, 0.5 ** (1.0 / half_life))
-            node.at_risk = np.maximum(node.at_risk + risk, 0.0)
-            if completed or failed:
-                node.events[int(failed)] = np.maximum(node.events[int(failed)] + came, 0.0)
-            if completed:
-                node.n += change.sign
-                node.n_eff = max(node.n_eff + change.sign * change.weight, 0.0)
-                node.last_commit = max(node.last_commit, change.known_at)
+            z_entry = (np.log(np.array([change.entry_s for change in changes])) - centre) / spread
+            z_exit = (np.log(np.array([change.duration_s for change in changes])) - centre) / spread
+        mark = marks(z_entry, z_exit, event, self.edges)
+        weight = np.array([change.weight * change.sign for change in changes])
+        return mark.exit, exposure(mark, weight, np.arange(len(changes)), len(changes), len(self.prior))
 
 
-def spreads(centre: Array, left: Array, scale: Array) -> tuple[float, float, float]:
-    """Centre, spread about it of an outcome to come, and of one it was fitted on, in units without its own leverage.
+def _count(node: Node, change: Change, column: int, risk: Array, half_life: float | None) -> None:
+    """Adds one row to a fresh node, or takes it back; taking back an outcome can't undo its decay and stops at 0."""
+    if change.ended == Ended.RUNNING:
+        node.running += whole_units(risk)
+        return
+    if half_life is not None and change.sign > 0 and change.ended in EVENTS:
+        factor = 0.5 ** (1.0 / half_life)
+        node.events *= factor
+        node.at_risk *= factor
+        node.n_eff *= factor
+    node.at_risk += risk
+    weight = change.sign * change.weight
+    if change.ended in EVENTS:
+        cause = int(change.ended == Ended.FAILED)
+        node.events[cause, column] = max(node.events[cause, column] + weight, 0.0)
+    if change.ended == Ended.COMPLETED:
+        node.n += change.sign
+        node.n_eff = max(node.n_eff + weight, 0.0)
+        node.last_commit = max(node.last_commit, change.known_at)
+    if change.sign < 0:
+        np.maximum(node.at_risk, 0.0, out=node.at_risk)
 
-    With leverage h = left / scale^2 a residual of the fit, r / (1 - h) without its own pull, is spread by
-    scale / sqrt(1 - h): the two together give r / (scale sqrt(1 - h)).
+
+def spreads(left: Array, scale: Array) -> tuple[Array, Array]:
+    """Spread of an outcome to come, and of one the location was fitted on.
+
+    The pull of its own row on the centre has leverage h = left / scale^2: without it the residual is r / (1 - h) and its spread
+    scale / sqrt(1 - h), so that r counts in units of scale sqrt(1 - h).
     """
-    to_come, fitted = np.sqrt(scale**2 + left), np.sqrt(np.maximum(scale**2 - left, 0.1 * scale**2))
-    return float(centre[0]), float(to_come[0]), float(fitted[0])
+    return np.sqrt(scale**2 + left), np.sqrt(np.maximum(scale**2 - left, 0.1 * scale**2))
 
 
 def whole_units(risk: Array) -> Ints:
     """Exposure of running rows in whole units, so that adding and taking back cancel exactly."""
     return np.rint(risk * UNIT).astype(np.int64)
-
-
-def _fade(node: Node, factor: float) -> None:
-    node.events *= factor
-    node.at_risk *= factor
-    node.n_eff *= factor
 
 
 def curve_of(hazards: Array, log_t: Array, spread: float, log_longest: float, support: Support) -> Curve:
@@ -195,5 +201,5 @@ def curve_of(hazards: Array, log_t: Array, spread: float, log_longest: float, su
         rate = float(np.clip(hazards[:, -1].sum(), 0.02, 50.0))
         knots = np.append(knots, knots[-1] + spread * (tails.FAR_HAZARD - height[-1]) / rate)
         height = np.append(height, tails.FAR_HAZARD)
-    knots = tails.bounded(knots, log_longest + np.log(tails.REACH))
+    knots = tails.bounded(knots, log_longest)
     return Curve(knots, height, float(cumulative[0]), tails.SLOPE, support, p_complete)

@@ -2,7 +2,7 @@
 
 Past the last edge the hazard per unit of standardised residual is constant: a power law in time. Its rate comes from the
 upper order statistics at the root (Hill) and from events over exposure below it, shrunk like every other bin. Then two bounds:
-knots past `REACH` times the longest duration known (or the context's own centre) are drawn in towards `LIMIT` times it, so that
+knots past the longest duration known (or the context's own centre) are drawn in towards `LIMIT` times it, so that
 no quantile up to 0.999 lies past that; beyond the 0.999 quantile H grows by `SLOPE` per unit of log time.
 """
 
@@ -14,8 +14,7 @@ import numpy as np
 
 from predictors.distribution import Array
 
-REACH = 3.0
-LIMIT = 10.0
+LIMIT = 4.0
 SLOPE = 2.0
 FAR_HAZARD = -math.log(0.001)
 PRIOR_RATE = 2.0
@@ -30,7 +29,7 @@ def hill_rate(z: Array, share: float = 0.02) -> float:
 
 
 def bounded(log_t: Array, log_cap: float) -> Array:
-    """Knots past log_cap drawn in: log_cap + b d / (b + d) for one that lies d past it, b = log(LIMIT / REACH)."""
-    room = math.log(LIMIT / REACH)
+    """Knots past log_cap drawn in: log_cap + b d / (b + d) for one that lies d past it, b = log(LIMIT)."""
+    room = math.log(LIMIT)
     past = np.maximum(log_t - log_cap, 0.0)
     return np.minimum(log_t, log_cap) + room * past / (room + past)
