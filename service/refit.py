@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import asdict, dataclass
-from pathlib import Path
+from dataclasses import dataclass
+from itertools import groupby
 
 from predictors import hazards, modelfile
 from predictors.frames import frame_of
@@ -15,7 +14,7 @@ from predictors.model import Model, changes_of
 from service.engine import Serving
 from service.settings import models_folder
 from telemetry import asof
-from telemetry.errors import DamagedStore, NoEvidence
+from telemetry.errors import DamagedStore
 from telemetry.store.batch import Batch
 from telemetry.store.file import Store
 from telemetry.store.reader import Reader
@@ -32,39 +31,31 @@ class Fitted:
     row: ModelFile
 
 
-def fit_as_of(reader: Reader, commit: int) -> tuple[Model, int]:
-    """Fit on what was known at the commit; returns the model and the number of rows. NoEvidence if there are none."""
-    frame = frame_of(asof.observations(reader, commit))
-    return hazards.fit(frame, commit, hazards.FitSettings()), len(frame)
+def fit_as_of(reader: Reader, commit: int) -> hazards.HierarchicalHazards:
+    """Fit on what was known at the commit."""
+    return hazards.fit(frame_of(asof.observations(reader, commit)), commit, hazards.FitSettings())
 
 
 def fit_and_save(store: Store, commit: int) -> Fitted | None:
     """Fit, write the model file, commit its row; None while nothing has completed. Runs on the fitting thread."""
     with store.reader() as reader:
-        try:
-            model, n_rows = fit_as_of(reader, commit)
-        except NoEvidence:
-            return None
-    saved = modelfile.save(model, models_folder(store.path))
-    row = ModelFile(
-        model_id=saved.sha256[:16],
-        family="hierarchical_hazards",
-        fit_commit=commit,
-        settings=json.dumps(asdict(hazards.FitSettings()), sort_keys=True),
-        n_observations=n_rows,
-        file_name=saved.file_name,
-        sha256=saved.sha256,
-        fitted_ns=time.time_ns(),
-    )
+        model = fit_as_of(reader, commit)
+    if not model.phases:
+        return None
+    row = modelfile.save(model, models_folder(store.path), fitted_ns=time.time_ns())
     store.write(Batch((row,)))
     return Fitted(model, row)
 
 
 def caught_up(model: Model, reader: Reader, upto: int) -> Model:
-    """Fold what became known since the model's commit; the model itself if nothing did."""
-    if upto <= model.commit:
-        return model
-    return model.after(changes_of(asof.changes(reader, model.commit, upto)), upto)
+    """Fold what became known since the model's commit, one commit at a time; the model itself if nothing did.
+
+    The step is the commit, whatever the rounds of upkeep were: only so does a replay come to the same state.
+    """
+    changes = changes_of(asof.changes(reader, model.commit, upto)) if upto > model.commit else []
+    for commit, together in groupby(changes, key=lambda change: change.known_at):
+        model = model.after(list(together), commit)
+    return model
 
 
 def restored(store: Store, reader: Reader, upto: int) -> Serving | None:
@@ -77,13 +68,6 @@ def restored(store: Store, reader: Reader, upto: int) -> Serving | None:
             continue
         return Serving(caught_up(model, reader, upto), row.model_id)
     return None
-
-
-def forget_files(folder: Path, keep: set[str]) -> None:
-    """Remove model files that no row names: left by a fit that was killed before its row was committed."""
-    for path in folder.glob("*"):
-        if path.name not in keep:
-            path.unlink()
 
 
 class Refitter:

@@ -55,9 +55,9 @@ def replay(reader: Reader, upto: int, progress: Callable[[int], None] = lambda _
 
 def _refit(reader: Reader, row: ModelFile, found: Replayed) -> Model:
     """The model fitted anew from what was known at its commit; noted where its file would not be the same."""
-    model, _n = fit_as_of(reader, row.fit_commit)
+    model = fit_as_of(reader, row.fit_commit)
     found.fits += 1
-    if modelfile.digest(model) != row.sha256:
+    if hashlib.sha256(modelfile.packed(model)).hexdigest() != row.sha256:
         found.different_fits.append(row.model_id)
     return model
 

@@ -6,6 +6,8 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from telemetry.tables import Attempt, Event
+
 Name = Annotated[str, Field(min_length=1, max_length=200)]
 Level = Annotated[float, Field(gt=0, lt=1)]
 Levels = Annotated[list[Level], Field(min_length=1, max_length=200)]
@@ -76,6 +78,13 @@ class ResidualRequest(Wire):
 
     running: Annotated[list[RunningIn], Field(min_length=1, max_length=10_000)]
     levels: Levels = DEFAULT_LEVELS
+
+
+class IngestRequest(Wire):
+    """Attempts and phase boundaries, in any order; what was sent before changes nothing."""
+
+    attempts: list[Attempt] = []
+    events: list[Event] = []
 
 
 class SupportOut(BaseModel):

@@ -25,7 +25,7 @@ class Settings:
     body_limit_bytes: int = 16 * 2**20
     batch_limit: int = 10_000
     tick_s: float = 0.02
-    refit_outcomes: int = 20
+    refit_outcomes: int = 50
     refit_share: float = 0.1
 
     def __post_init__(self) -> None:

@@ -59,3 +59,7 @@ def main() -> None:
         code = next((c for kind, c in EXIT_CODES.items() if isinstance(error, kind)), 1)
         typer.echo(Failure.of(error).text(), err=True)
         sys.exit(code)
+
+
+if __name__ == "__main__":
+    main()

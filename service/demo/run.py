@@ -15,7 +15,7 @@ from predictors.contexts import Context
 from service.client.sync import Client, http_client
 from service.demo import supervisor
 from service.demo.schedule import Planned
-from telemetry.errors import NoEvidence, NotReached, UnknownId
+from telemetry.errors import BadField, NoEvidence, NotReached, UnknownId
 from telemetry.recorder.shipper import Shipper
 from telemetry.store.batch import Batch
 from telemetry.store.file import Store
@@ -27,6 +27,8 @@ COMPUTING = ("time_to_first_output", "service")
 FRACTIONS = (0.25, 0.5, 0.75)
 LEAST_MEDIAN_S = 0.1
 """Shorter services are not asked while they run: the question would take a good part of them."""
+SHIP_S = 0.02
+"""The shipper looks at the spool this often: questions about running attempts want their start to have arrived."""
 START_S, SETTLE_S = 30.0, 60.0
 
 
@@ -37,7 +39,7 @@ class Asked:
     predicted: int = 0
     not_yet_known: int = 0
     residuals: int = 0
-    ended_before: int = 0
+    not_seen_running: int = 0
     latency_s: list[float] = field(default_factory=list)
     fractions: dict[str, float] = field(default_factory=dict)
     """Fraction of the predicted median at which a remaining time was asked, by prediction_id."""
@@ -72,8 +74,9 @@ class Questions:
         """Ask by id how much longer the service will take; the API ages it by the attempt's own clock."""
         try:
             told = self.client.residual([{"attempt_id": upcoming.attempt_id, "phase": "service"}])
-        except UnknownId:
-            self.asked.ended_before += 1
+        except (UnknownId, BadField):
+            # Its start is still on its way to the store, or it has just ended.
+            self.asked.not_seen_running += 1
             return
         answer = told.answers[0]
         if answer.prediction_id is not None:
@@ -132,7 +135,7 @@ def make(
     spool.mkdir(exist_ok=True)
     with api(store) as url, http_client(url) as http:
         questions = Questions(Client(http))
-        shipper = Shipper(spool, url)
+        shipper = Shipper(spool, url, poll_s=SHIP_S)
         shipper.start()
         finished = supervisor.run(
             schedule,

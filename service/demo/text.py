@@ -132,7 +132,7 @@ def residuals(console: Console, cells: Sequence[ResidualCell], asked: Asked) -> 
             f"{c.crps_log:.4f}",
         )
     console.print(table)
-    console.print(f"{asked.residuals} remaining times asked; {asked.ended_before} attempts had ended when the question arrived")
+    console.print(f"{asked.residuals} remaining times asked; {asked.not_seen_running} questions came before the start was known or after the end")
 
 
 def replayed(console: Console, found: Replayed) -> None:
