@@ -76,12 +76,17 @@ def outdated(reader: Reader, ids: Sequence[str], commit: int) -> set[str]:
 
     Close them and write them again, even unchanged: only a new version carries the record's context.
     """
+    # Both sides are cut to the ids before they meet; left to itself the engine joins the whole tables.
     sql = f"""
-        SELECT o.observation_id FROM observations o JOIN attempts a USING (attempt_id)
-        WHERE o.attempt_id IN (SELECT unnest(?::VARCHAR[])) AND {_STANDING.format("o")}
-            AND a.known_from <= ? AND a.known_from > o.known_from
+        WITH asked AS MATERIALIZED (
+            SELECT observation_id, attempt_id, known_from FROM observations o
+            WHERE attempt_id IN (SELECT unnest(?::VARCHAR[])) AND {_STANDING.format("o")}
+        ), records AS MATERIALIZED (
+            SELECT attempt_id, known_from FROM attempts WHERE attempt_id IN (SELECT unnest(?::VARCHAR[])) AND known_from <= ?
+        )
+        SELECT observation_id FROM asked JOIN records USING (attempt_id) WHERE records.known_from > asked.known_from
     """  # noqa: S608  constants of this file
-    return {name for (name,) in reader.rows(sql, [list(ids), commit, commit, commit])}
+    return {name for (name,) in reader.rows(sql, [list(ids), commit, commit, list(ids), commit])}
 
 
 def observations(reader: Reader, commit: int) -> pa.Table:

@@ -102,7 +102,7 @@ def _replace_versions(
     for key, (_, position, values) in zip(keys, share.steps, strict=True):
         if position is None:
             final[key] = None
-        elif final.get(key, standing.get(key)) == values and (key in final or key in standing):
+        elif final.get(key, standing.get(key)) == values:
             results.append(Result(_id(key), "repeat"))
             continue
         else:
