@@ -182,7 +182,7 @@ def _refines(fine: Ints, size: int, coarse: Ints) -> bool:
 
 @dataclass
 class Pool:
-    """Effects in the making, per key k: `value[k]` and `precision[k]` of its groups, `variance[k]` per regime, the last common."""
+    """Effects in the making: `value` and `precision` per key and group, `variance` per key and regime, the last in common."""
 
     cross: Crossing
     value: list[Array]
