@@ -53,10 +53,12 @@ def start(
     *,
     keep_fds: Sequence[int] = (),
     stdout: IO[str] | int | None = None,
+    environment: Mapping[str, str] | None = None,
 ) -> Running:
     """Run `python -m module arguments` under the grant; raises NotGranted before anything is started.
 
-    The process keeps the descriptors `keep_fds`. It must be over when the request's seconds or the grant's window end.
+    The process keeps the descriptors `keep_fds`, and `environment` goes before ours. It must be over when the request's
+    seconds or the grant's window end.
     """
     now_ns = time.time_ns()
     permits(grant, request, host=socket.gethostname(), now_ns=now_ns)
@@ -66,7 +68,7 @@ def start(
         stdout=stdout,
         text=True,
         pass_fds=tuple(keep_fds),
-        env=_environment(request.threads),
+        env=_environment(request.threads) | dict(environment or {}),
         start_new_session=True,
     )
     _confine(process.pid, request)
@@ -74,7 +76,7 @@ def start(
     return Running(process, time.monotonic() + allowed_s)
 
 
-def _environment(threads: int) -> Mapping[str, str]:
+def _environment(threads: int) -> dict[str, str]:
     """Ours, with the thread count of numeric libraries and the place of our packages set.
 
     Threads that wait give up the processor: spinning ones would take it from the host's own work.

@@ -38,8 +38,9 @@ class Crew:
         """The link to a worker that is ready, started now if there is none."""
         if self._worker is None:
             threads = min(WORKER_THREADS, self._grant.max_threads)
-            arguments = (self._backend_name, str(self._spool_dir))
-            self._worker = self._started("demo_encoder", "service.demo.worker", threads, arguments)
+            arguments = (self._backend_name, str(threads), str(self._spool_dir))
+            environment = {"OPENBLAS_NUM_THREADS": "1"} if self._backend_name == "numpy" else {}
+            self._worker = self._started("demo_encoder", "service.demo.worker", threads, arguments, environment)
             self.runtime = self._greeted(self._worker[1])
         return self._worker[1]
 
@@ -74,7 +75,7 @@ class Crew:
         if n == self.corunners:
             return
         if self._corunner is None:
-            self._corunner = self._started("demo_corunner", "service.demo.corunner", 1, ())
+            self._corunner = self._started("demo_corunner", "service.demo.corunner", 1, (), {})
         send(self._corunner[1], "work" if n else "rest")
         self.corunners = n
 
@@ -90,11 +91,20 @@ class Crew:
             self._corunner[1].close()
             self._corunner = None
 
-    def _started(self, probe: str, module: str, threads: int, arguments: tuple[str, ...]) -> tuple[Running, Connection]:
+    def _started(
+        self, probe: str, module: str, threads: int, arguments: tuple[str, ...], environment: dict[str, str]
+    ) -> tuple[Running, Connection]:
         request = Request(probe, threads, MEMORY_BYTES, DISK_BYTES, self.left_s())
         ours, theirs = pair()
         try:
-            running = start(self._grant, request, module, (str(theirs.fileno()), *arguments), keep_fds=(theirs.fileno(),))
+            running = start(
+                self._grant,
+                request,
+                module,
+                (str(theirs.fileno()), *arguments),
+                keep_fds=(theirs.fileno(),),
+                environment=environment,
+            )
         except BaseException:
             ours.close()
             raise

@@ -56,15 +56,15 @@ class Encoder(Protocol):
         """Give up weights and mappings; a mapping that lived on would keep the file in the page cache."""
 
 
-def backend(name: str) -> Encoder:
-    """The backend `torch` or `numpy`."""
+def backend(name: str, threads: int) -> Encoder:
+    """The backend `torch` or `numpy`, computing on so many threads."""
     if name == "torch":
         from service.demo.torch_encoder import TorchEncoder
 
-        return TorchEncoder()
+        return TorchEncoder(threads)
     from service.demo.numpy_encoder import NumpyEncoder
 
-    return NumpyEncoder()
+    return NumpyEncoder(threads)
 
 
 def best_backend(allow_torch: bool = True) -> str:

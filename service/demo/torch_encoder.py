@@ -17,7 +17,8 @@ from service.demo.encoder import N_HEADS, N_LAYERS, WIDTH, tensor_shapes
 class TorchEncoder:
     """See `service.demo.encoder.Encoder`."""
 
-    def __init__(self) -> None:
+    def __init__(self, threads: int) -> None:
+        torch.set_num_threads(threads)
         self.runtime = f"torch-{torch.__version__.split('+')[0]}"
         self._file: Any = None
         self._weights: dict[str, Any] = {}

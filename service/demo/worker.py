@@ -1,6 +1,6 @@
 """The demo's worker process: takes attempts over its link, runs them for real and marks every boundary.
 
-`python -m service.demo.worker DESCRIPTOR BACKEND SPOOL_DIR`; ends when the other end of the link does. `first_output`
+`python -m service.demo.worker DESCRIPTOR BACKEND THREADS SPOOL_DIR`; ends when the other end of the link does. `first_output`
 is the first layer's activations; the attempt's own output, the pooled vector, is handed over between `compute_finish`
 and `producer_terminated`.
 """
@@ -25,8 +25,8 @@ from telemetry.words import CancelReason, Ended
 
 def main() -> None:
     """Say which runtime this is, then serve until the supervisor is gone."""
-    end, encoder = Connection(int(sys.argv[1])), backend(sys.argv[2])
-    recorder = Recorder(Path(sys.argv[3]))
+    end, encoder = Connection(int(sys.argv[1])), backend(sys.argv[2], int(sys.argv[3]))
+    recorder = Recorder(Path(sys.argv[4]))
     send(end, "idle", runtime=encoder.runtime)
     while True:
         try:
