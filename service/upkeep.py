@@ -37,7 +37,8 @@ class Upkeep:
     def _recover(self) -> None:
         """Take up where the last process stopped: its model, its unscored answers, its open attempts."""
         upto = self._store.last_commit
-        self._waiting = Waiting(asof.rows_of(Prediction, asof.predictions(self._reader, upto, unscored=True)))
+        unscored = asof.rows_of(Prediction, asof.predictions(self._reader, upto, unscored=True))
+        self._waiting = Waiting(unscored)
         self._lineup.serving = restored(self._store, self._reader, upto)
         self._lineup.learned_to = upto
         self._derived_to = derived_to(self._reader)
@@ -45,6 +46,12 @@ class Upkeep:
         open_ids = asof.open_attempts(self._reader, upto)
         touched = asof.touched(self._reader, self._derived_to, upto)
         self._take(derive(self._store, self._reader, sorted({*open_ids, *touched}), upto), upto)
+        # A process that was killed between an observation's commit and its score's left answers that nobody else will join.
+        ids = sorted({row.attempt_id for row in unscored if row.attempt_id is not None})
+        left = Derived()
+        for row in asof.standing(self._reader, ids, upto).values():
+            left.note(None, row)
+        self._score(left)
 
     def tick(self) -> None:
         """One round: what is committed now is observed, scored and learned; a finished fit takes over."""
@@ -74,12 +81,16 @@ class Upkeep:
         if derived.running:
             now = {**self._lineup.running, **derived.running}
             self._lineup.running = {key: attempt for key, attempt in now.items() if attempt is not None}
-        scored = self._waiting.score(self._reader, derived.ended, derived.corrected)
-        if scored is not None:
-            self._store.submit(scored)
         if derived.commit is not None:
             self._learn(derived.commit)
             self._refitter.learned(len(derived.ended))
+        self._score(derived)
+
+    def _score(self, derived: Derived) -> None:
+        """Join answers to what ended or was corrected."""
+        scored = self._waiting.score(self._reader, derived.ended, derived.corrected)
+        if scored is not None:
+            self._store.write(scored)
 
     def _learn(self, commit: int) -> None:
         """Fold observations known by `commit` into the serving model."""

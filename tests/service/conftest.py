@@ -1,0 +1,74 @@
+"""Fixtures that bring a service to life and end it again."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from service.lineup import Lineup
+from service.settings import Settings
+from service.upkeep import Upkeep
+from telemetry.store.file import Store
+from tests.service.living import Living, Served
+
+
+@pytest.fixture
+def revive(tmp_path: Path) -> Iterator[Callable[[], Living]]:
+    """Open the store of this test, as a process does when it starts; a second call stops the first one's before."""
+    alive: list[Living] = []
+
+    def stop() -> None:
+        while alive:
+            old = alive.pop()
+            old.upkeep.stop()
+            old.store.close()
+
+    def open_again() -> Living:
+        stop()
+        settings = Settings(store=tmp_path / "store.duckdb")
+        store = Store.open(settings.store)
+        lineup = Lineup("here/boot-1")
+        alive.append(Living(store, lineup, Upkeep(store, lineup, settings)))
+        return alive[0]
+
+    yield open_again
+    stop()
+
+
+@pytest.fixture
+def living(revive: Callable[[], Living]) -> Living:
+    """The service in this process."""
+    return revive()
+
+
+@pytest.fixture(scope="session")
+def start_server() -> Iterator[Callable[[Path], Served]]:
+    """Start `phasecast serve` on a store; all servers end with the tests."""
+    processes: list[subprocess.Popen[bytes]] = []
+
+    def start(store: Path) -> Served:
+        command = [sys.executable, "-m", "service.cli.main", "serve", "--store", str(store), "--port", "0"]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+        processes.append(process)
+        assert process.stdout is not None
+        line = process.stdout.readline().decode()
+        assert " at http" in line, f"the server said {line!r} and ended with {process.poll()}"
+        return Served(line.rsplit(" at ", 1)[1].strip(), store, process)
+
+    yield start
+    for process in processes:
+        process.terminate()
+    for process in processes:
+        process.wait(timeout=20)
+        assert process.stdout is not None
+        process.stdout.close()
+
+
+@pytest.fixture(scope="session")
+def served(start_server: Callable[[Path], Served], tmp_path_factory: pytest.TempPathFactory) -> Served:
+    """One server for all tests that only talk to it."""
+    return start_server(tmp_path_factory.mktemp("served") / "store.duckdb")

@@ -1,0 +1,129 @@
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from predictors.contexts import Context
+from predictors.distribution import GRID, Support
+from predictors.synthetic import runs
+from service.engine import Asking, Question, Serving, ask, beyond, judge
+from telemetry.errors import NoEvidence
+from telemetry.words import Status
+from tests.service.living import Living
+
+SUPPORT = Support(level="configuration", n=9, n_eff=9.0, largest_s=2.0)
+
+
+def _asking(n: int, *levels: float) -> Asking:
+    return Asking(levels or (0.5, 0.9), "request", tuple(f"p{i}" for i in range(n)), 1_700_000_000_000_000_000)
+
+
+@pytest.fixture
+def taught(living: Living) -> Serving:
+    living.send(runs(120, seed=1))
+    living.settle()
+    return living.lineup.serving
+
+
+def _context(**other: Any) -> Context:
+    return Context(
+        **{
+            "host": "north",
+            "device": "cpu",
+            "family": "encoder",
+            "model": "encoder@1",
+            "state": "cold",
+            "batch": 4.0,
+            "size_in": 64.0,
+            "corunners": 0.0,
+            **other,
+        }
+    )
+
+
+def test_nothing_known_is_a_problem_that_says_what_to_ingest() -> None:
+    with pytest.raises(NoEvidence, match="/v1/events"):
+        ask(None, [Question("service", Context())], _asking(1))
+
+
+def test_an_unknown_phase_beside_a_known_one_gets_no_made_up_number(taught: Serving) -> None:
+    known, unknown = ask(taught, [Question("service", _context()), Question("prefill", _context())], _asking(2))
+    told = json.loads(unknown.body)
+    assert known.row is not None
+    assert unknown.row is None
+    assert (None, "shadow", ["no_evidence"]) == (told["quantiles_s"], told["status"], told["reasons"])
+
+
+def test_a_batch_answers_what_single_questions_answer_to_the_byte(taught: Serving) -> None:
+    questions = [
+        Question("service", _context(size_in=size), elapsed_s=age, elapsed_source="given" if age is not None else None)
+        for size in (16.0, 64.0, 128.0)
+        for age in (None, 0.0, 0.1)
+    ]
+    together = ask(taught, questions, _asking(len(questions)))
+    for i, question in enumerate(questions):
+        alone = ask(taught, [question], Asking((0.5, 0.9), "request", (f"p{i}",), 1_700_000_000_000_000_000))
+        assert alone[0].body == together[i].body
+
+
+def test_the_residual_answer_is_the_conditional_law(taught: Serving) -> None:
+    whole = taught.model.predict([_context()], ["service"])
+    age_s = float(whole.quantile(0.3)[0, 0])
+    answered = ask(taught, [Question("service", _context(), elapsed_s=age_s, elapsed_source="given")], _asking(1))[0]
+    more_s = np.array(json.loads(answered.body)["quantiles_s"])
+    left = whole.sf(age_s + more_s)[0] / whole.sf(age_s)[0]
+    np.testing.assert_allclose([0.5, 0.1], left, atol=1e-9)
+
+
+def test_the_ledger_row_keeps_the_fixed_grid_and_the_hash_of_what_was_served(taught: Serving) -> None:
+    answered = ask(taught, [Question("service", _context(), attempt_id="a")], _asking(1, 0.25))[0]
+    assert answered.row is not None
+    assert len(GRID) == len(answered.row.quantiles_s)
+    assert hashlib.sha256(answered.body).hexdigest() == answered.row.answer_sha256
+    assert json.loads(answered.body)["quantiles_s"] == [answered.row.quantiles_s[24]]
+
+
+def test_a_host_never_seen_is_shadow_and_wider(taught: Serving) -> None:
+    known = Context.of(runs(1, seed=1)[0].attempt.model_dump())
+    questions = [Question("service", known), Question("service", replace(known, host="elsewhere"))]
+    seen, new = ask(taught, questions, _asking(2, 0.05, 0.95))
+    near, far = json.loads(seen.body), json.loads(new.body)
+    assert ("thin", "shadow") == (near["status"], far["status"])
+    assert "unseen_configuration" in far["reasons"]
+    width = [np.log(a["quantiles_s"][1] / a["quantiles_s"][0]) for a in (near, far)]
+    assert width[1] > width[0]
+
+
+def test_nine_outcomes_claim_the_ninetieth_percentile_and_say_what_the_next_levels_need() -> None:
+    assert SUPPORT.claimed_to == pytest.approx(0.9)
+    told = beyond([0.5, 0.9, 0.95, 0.99], SUPPORT, 1.7)
+    assert [(0.95, 1.7, 10), (0.99, 1.7, 90)] == [(b["level"], b["at_least_s"], b["needs_n"]) for b in told]
+
+
+@pytest.mark.parametrize(
+    ("matched", "age_s", "status", "reasons"),
+    [
+        (True, None, Status.THIN, ["not_recalibrated"]),
+        (True, 3.0, Status.EXTRAPOLATED, ["older_than_any_known", "not_recalibrated"]),
+        (False, 3.0, Status.SHADOW, ["unseen_configuration", "older_than_any_known", "not_recalibrated"]),
+    ],
+)
+def test_status_follows_its_precedence_and_nothing_is_calibrated_yet(
+    matched: bool, age_s: float | None, status: Status, reasons: list[str]
+) -> None:
+    support = Support(level="host", n=9, n_eff=9.0, largest_s=2.0, matched=matched)
+    assert (status, reasons) == judge(support, age_s)
+
+
+def test_no_answer_holds_nan_or_infinity_even_far_beyond_everything_seen(taught: Serving) -> None:
+    known = Context.of(runs(1, seed=1)[0].attempt.model_dump())
+    questions = [Question("service", known, elapsed_s=age, elapsed_source="given") for age in (1e3, 1e6, 1e9, 1e12)]
+    for answered in ask(taught, questions, _asking(4, 0.5, 0.999)):
+        told = json.loads(answered.body, parse_constant=pytest.fail)
+        assert all(q >= 0.0 for q in told["quantiles_s"])
+        assert told["status"] == "extrapolated"
