@@ -10,7 +10,6 @@ import contextlib
 import logging
 import threading
 import time
-import weakref
 from collections.abc import Callable
 from concurrent.futures import Future
 from pathlib import Path
@@ -51,7 +50,6 @@ class Writer:
         self.last_commit = max(self._mark.commit, promised.commit)
         self._committed_ns = _last_committed_ns(connection)
         self._subscribers: list[Subscriber] = []
-        self._readers: weakref.WeakSet[Reader] = weakref.WeakSet()
         self._pending = Pending(MOST_WAITING_ROWS)
         self._thread = threading.Thread(target=self._run, name="store-writer", daemon=True)
         self._thread.start()
@@ -68,9 +66,7 @@ class Writer:
         """A reader on the present connection."""
         if self._connection is None:
             raise StoreError("store", str(self._path), "it is closed, or waits for room on its disk")
-        reader = Reader(self._connection.cursor())
-        self._readers.add(reader)
-        return reader
+        return Reader(self._connection.cursor())
 
     def stop(self) -> None:
         """Write what is queued, checkpoint, and close the file."""
@@ -156,9 +152,7 @@ class Writer:
                 self._connection.execute("ROLLBACK")
 
     def _disconnect(self) -> None:
-        """Close the file. Every cursor must go, or the engine hands out the same failed instance again."""
-        for reader in list(self._readers):
-            reader.close()
+        """Close the file, and with it every reader's cursor."""
         if self._connection is not None:
             self._connection.close()
             self._connection = None

@@ -12,7 +12,7 @@ from telemetry.store import writer
 from telemetry.store.batch import Batch
 from telemetry.store.file import Store
 from telemetry.store.reader import Reader
-from telemetry.tables import Attempt, Event, Observation, Outcome, Prediction
+from telemetry.tables import Attempt, Event, Observation, Outcome, Prediction, Quarantine
 
 CONTEXT = ["host", "device", "family", "model", "runtime", "precision", "mode", "state", "batch", "size_in", "corunners"]
 OBSERVED = ["observation_id", "attempt_id", "phase", "segment", "started_ns", "entry_s", "duration_s"]
@@ -136,6 +136,17 @@ def test_predictions_without_outcome_are_found_until_it_is_known(store: Store, r
     assert ["p1", "p2", "p3"] == asof.predictions(reader, 2)["prediction_id"].to_pylist()
     assert 0 == asof.outcomes(reader, 1).num_rows
     assert [outcome] == asof.rows_of(Outcome, asof.outcomes(reader, 2))
+
+
+def test_running_attempts_and_quarantined_spans_are_those_of_the_commit_asked_for(store: Store, reader: Reader) -> None:
+    span = Quarantine(quarantine_id="a1/setup/0", attempt_id="a1", phase="setup", reason="clocks_mixed", detail="wall, monotonic")
+    store.write(Batch((observation("a2", 1.0), observation("a1", 1.0))))
+    store.write(Batch((observation("a1", 2.0, ended="failed"), span)))
+    store.write(Batch((), closes=((Quarantine, ("a1/setup/0",)),)))
+    assert [[], ["a1", "a2"], ["a2"]] == [asof.open_attempts(reader, commit) for commit in range(3)]
+    assert [0, 0, 1] == [asof.count_ended(reader, commit) for commit in range(3)]
+    assert [{}, {"a1/setup/0": span}, {}] == [asof.quarantined(reader, ["a1"], commit) for commit in (1, 2, 3)]
+    assert {} == asof.quarantined(reader, ["a2"], 2)
 
 
 ATTEMPTS = st.sampled_from(["a1", "a2", "a3"])
