@@ -224,7 +224,7 @@ def folded(reader: Reader, after: int, upto: int) -> list[tuple[Any, ...]]:
     return sorted(evidence, key=lambda e: (e[3], e[0]))
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(st.lists(BATCHES, max_size=6), st.data())
 def test_the_past_is_what_an_observer_had_then_however_late_doubled_or_disordered(
     batches: list[Batch], data: st.DataObject

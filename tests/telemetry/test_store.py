@@ -207,7 +207,7 @@ def known():
 idle = store.reader()  # a reader somebody forgot must not keep the failed engine alive
 idle.rows("SELECT 1")
 acknowledged = refused = 0
-for n in range(40):
+for n in range(26):
     try:
         acknowledged += len(store.write(batch(n)).results)
     except DiskFull:
