@@ -142,11 +142,13 @@ def _blank(phase: str, rows: _Rows, settings: FitSettings, commit: int) -> Strat
     z = _standardised(location, phase, rows)[1]
     done = z[rows.completed & np.isfinite(z)]
     edges = edges_of(done)
+    ended = np.array([rows.completed.sum(), rows.failed.sum()], dtype=np.float64)
+    share = ended / ended.sum() if rows.completed.any() else np.array([1.0, 0.0])
     return Stratum(
         phase=phase,
         location=location,
         edges=edges,
-        prior=normal_hazards(edges, hill_rate(done)),
+        prior=np.outer(share, normal_hazards(edges, hill_rate(done))),
         strength=(ROOT_STRENGTH, *[DEFAULT_STRENGTH] * (len(LEVELS) - 1)),
         half_life=settings.half_life,
         nodes={},
@@ -215,7 +217,7 @@ def _counted(blank: Stratum, rows: _Rows) -> Stratum:
     paths = [context.path(blank.phase) for context in rows.contexts]
     nodes: dict[str, Node] = {}
     strengths = [ROOT_STRENGTH]
-    columns, above = len(blank.prior), np.zeros(1, dtype=np.int64)
+    columns, above = blank.prior.shape[1], np.zeros(1, dtype=np.int64)
     ended = rows.weight * ~rows.running
     for depth in range(len(LEVELS)):
         names = list(dict.fromkeys(path[depth] for path in paths))
@@ -232,7 +234,7 @@ def _counted(blank: Stratum, rows: _Rows) -> Stratum:
         if depth:
             parent = np.zeros(len(names), dtype=np.int64)
             parent[of_context] = above
-            strengths.append(strength(counted[0] + counted[1], at_risk, parent, blank.prior))
+            strengths.append(strength(counted[0] + counted[1], at_risk, parent, blank.prior.sum(axis=0)))
         above = of_context
         n = np.bincount(group, rows.completed, len(names))
         n_eff = np.bincount(group, ended * fresh * rows.completed, len(names))

@@ -2,7 +2,7 @@
 
 log T = b0 + slopes(numbers) + group effects + residual. A node's residual scale is pooled down the context's path,
 
-    s_g = (sum_i w_i |r_i| sqrt(pi / 2) + nu s_parent) / (sum_i w_i + nu),
+    s_g = (sum_i w_i |r_i| sqrt(pi / 2) + nu s_parent) / (sum_i w_i + nu),      novel_sd as one row more at the root,
 
 from absolute residuals, since a few stalls must not make a host look wide. A context never seen has the variance between
 groups on top: spread^2 = s^2 + left.
@@ -74,17 +74,19 @@ class Rows:
 
 def fit(contexts: Sequence[Context], phase: str, rows: Rows, *, novel_sd: float, pooling: float, rounds: int = 8) -> Location:
     """Location of one phase; contexts without rows take no part. Deterministic: a fixed number of passes."""
-    work = _Work(contexts, phase, rows)
+    work = _Work(contexts, phase, rows, novel_sd, pooling)
     for turn in range(rounds):
-        work.turn(huber=turn > 0, novel_sd=novel_sd, pooling=pooling)
-    return work.location(novel_sd)
+        work.turn(huber=turn > 0)
+    return work.location()
 
 
 class _Work:
     """The passes of one fit, on row, context and configuration level."""
 
-    def __init__(self, contexts: Sequence[Context], phase: str, rows: Rows) -> None:
+    def __init__(self, contexts: Sequence[Context], phase: str, rows: Rows, novel_sd: float, pooling: float) -> None:
         self.rows = rows
+        self.novel_sd = novel_sd
+        self.pooling = pooling
         self.contexts = contexts
         seen: dict[str, int] = {}
         first: list[Context] = []
@@ -104,12 +106,11 @@ class _Work:
         done = rows.log_time[rows.completed]
         middle = float(np.median(done if len(done) else rows.log_time))
         self.intercept = middle
-        spread = float(np.mean(np.abs((done if len(done) else rows.log_time) - middle))) * MAD
-        self.scale = np.full(len(first), max(spread, 1e-9))
+        self.scale = np.full(len(first), (float(np.abs(done - middle).sum()) * MAD + novel_sd) / (len(done) + 1.0))
         self.left = np.zeros(len(first))
         self.between = 0.0
 
-    def turn(self, *, huber: bool, novel_sd: float, pooling: float) -> None:
+    def turn(self, *, huber: bool) -> None:
         """Pseudo-values, then slopes, effects, and scales given them."""
         rows, place = self.rows, self.configuration[self.rows.context]
         scale = self.scale[place]
@@ -121,7 +122,7 @@ class _Work:
         mass = summed(rows.context, weight, n)
         mean = summed(rows.context, weight * value, n) / np.maximum(mass, np.finfo(np.float64).tiny)
         self._settle(mean, mass)
-        self._scales(place, novel_sd, pooling)
+        self._scales(place)
 
     def _settle(self, mean: Array, mass: Array) -> None:
         """Three passes over intercept, slopes and effects, given context means and their precisions."""
@@ -143,31 +144,32 @@ class _Work:
             self.pool.sweep(rest - self.intercept, noise)
         self.between = float(np.var(np.bincount(self.configuration, share * mean, m)))
 
-    def _scales(self, place: Ints, novel_sd: float, pooling: float) -> None:
+    def _scales(self, place: Ints) -> None:
         """Residual scales from residuals that leave their own row out: r / sqrt(1 - leverage)."""
         rows = self.rows
-        self.left = self.pool.finished(novel_sd, float(np.median(self.scale)) ** 2).left(self.cross.code, self.cross.regime)
+        self.left = self._effects().left(self.cross.code, self.cross.regime)
         moved = self.slopes.effect(self.x, self.slope_codes)[0]
         centre = (self.intercept + moved + self.pool.contributions().sum(axis=0)[self.configuration])[rows.context]
         scale = self.scale[place]
-        away = np.abs(scale * _pseudo(rows, centre, scale, huber=False))
-        leverage = np.minimum(self.left[place] * rows.weight / scale**2, 0.9)
+        leverage = np.where(rows.completed, np.minimum(self.left[place] * rows.weight / scale**2, 0.9), 0.0)
+        away = rows.weight * scale * _away(rows, centre, scale) / np.sqrt(1.0 - leverage)
         m = len(self.scale)
-        weight = rows.weight * rows.completed
-        mass = summed(place, weight, m)
-        self.scale = self.nodes.pool(summed(place, weight * away / np.sqrt(1.0 - leverage), m) * MAD, mass, pooling)
+        self.scale = self.nodes.pool(summed(place, away, m) * MAD, summed(place, rows.weight, m), self.pooling, self.novel_sd)
 
-    def location(self, novel_sd: float) -> Location:
+    def _effects(self) -> Effects:
+        return self.pool.finished(self.novel_sd, float(np.median(self.scale)) ** 2)
+
+    def location(self) -> Location:
         """The result."""
         y = self.rows.log_time
         return Location(
             self.intercept,
-            self.pool.finished(novel_sd, float(np.median(self.scale)) ** 2),
+            self._effects(),
             self.slopes,
             self.nodes.scales(),
             float(y.min()) - math.log(1000.0),
             float(y.max()) + math.log(1000.0),
-            self.between + novel_sd**2,
+            self.between + self.novel_sd**2,
         )
 
 
@@ -183,9 +185,9 @@ class _Nodes:
             self.codes.append(np.array([seen.setdefault(name, len(seen)) for name in level], dtype=np.int64))
             self.names.append(list(seen))
 
-    def pool(self, total: Array, mass: Array, pooling: float) -> Array:
-        """Scale of each configuration from sums and counts of absolute residuals."""
-        parent = np.full(len(mass), max(float(total.sum() / max(mass.sum(), 1e-300)), 1e-9))
+    def pool(self, total: Array, mass: Array, pooling: float, first: float) -> Array:
+        """Scale of each configuration from sums and counts of absolute residuals; at the root, `first` counts as one more."""
+        parent = np.full(len(mass), (float(total.sum()) + first) / (float(mass.sum()) + 1.0))
         self.value = []
         for names, code in zip(self.names, self.codes, strict=True):
             above = np.zeros(len(names))
@@ -213,6 +215,23 @@ def _pseudo(rows: Rows, centre: Array, scale: Array, *, huber: bool) -> Array:
     return np.clip(z, -HUBER, HUBER) if huber else z
 
 
+def _away(rows: Rows, centre: Array, scale: Array) -> Array:
+    """Absolute standardised residual each row stands for: the mean one beyond a bound, less what its entry selects."""
+    z = (rows.log_time - centre) / scale
+    away = np.where(rows.completed, np.abs(z), _away_beyond(z))
+    entry = np.where(np.isfinite(rows.log_entry), (rows.log_entry - centre) / scale, -40.0)
+    return np.maximum(away + 1.0 / MAD - _away_beyond(entry), 0.0)
+
+
+def _away_beyond(a: Array) -> Array:
+    """E[|Z| | Z > a] of a standard normal Z: (2 phi(0) - phi(a)) / (1 - Phi(a)) below 0, E[Z | Z > a] above."""
+    low = np.minimum(a, 0.0)
+    below = (2.0 - np.exp(-0.5 * low * low)) / math.sqrt(2.0 * math.pi) / np.exp(log_ndtr(-low))
+    return np.where(a < 0.0, below, _beyond(a))
+
+
 def _beyond(a: Array) -> Array:
-    """E[Z | Z > a] of a standard normal Z."""
-    return np.exp(-0.5 * a * a - 0.5 * math.log(2.0 * math.pi) - log_ndtr(-a))
+    """E[Z | Z > a] of a standard normal Z; past 30 the first two terms of its series."""
+    near = np.minimum(a, 30.0)
+    ratio = np.exp(-0.5 * near * near - 0.5 * math.log(2.0 * math.pi) - log_ndtr(-near))
+    return np.where(a > 30.0, a + 1.0 / np.maximum(a, 30.0), ratio)

@@ -94,7 +94,7 @@ def unpacked(content: bytes) -> HierarchicalHazards:
 def _pack_stratum(at: str, s: Stratum, arrays: Arrays) -> dict[str, Any]:
     nodes = list(s.nodes.values())
     arrays[f"{at}.edges"], arrays[f"{at}.prior"] = s.edges, s.prior
-    columns = len(s.prior)
+    columns = s.prior.shape[1]
     arrays[f"{at}.events"] = np.array([n.events for n in nodes]).reshape(len(nodes), 2, columns)
     arrays[f"{at}.at_risk"] = np.array([n.at_risk for n in nodes]).reshape(len(nodes), columns)
     arrays[f"{at}.running"] = np.array([n.running for n in nodes], dtype=np.int64).reshape(len(nodes), columns)

@@ -100,7 +100,6 @@ def sweep(slopes: Slopes, x: Array, codes: Ints, mean: Array, weight: Array) -> 
 def _solve(level: Level, x: Array, code: Ints, rest: Array, weight: Array) -> Level:
     """Ridge within each group: b_g = C_g X'W r with C_g = (X'W X + diag(1 / tau^2))^-1, centred per group."""
     n, p = len(level.groups), len(x)
-    used = np.flatnonzero(level.variance > 0.0)
     centre, moment = np.zeros((n + 1, p)), np.zeros((n, p, p))
     known = ~np.isnan(x)
     total = np.maximum(summed(code, weight, n), np.finfo(np.float64).tiny)
@@ -115,16 +114,25 @@ def _solve(level: Level, x: Array, code: Ints, rest: Array, weight: Array) -> Le
     for j in range(p):
         for k in range(p):
             moment[:, j, k] = summed(code, weight * d[j] * d[k], n)
-    prior = np.diag(1.0 / np.where(level.variance > 0.0, level.variance, 1.0))
     pull = np.stack([summed(code, weight * d[j] * rest, n) for j in range(p)], axis=1)
-    inverse = np.linalg.inv(moment + prior)
+    inverse = _inverse(moment, level.variance)
     slope, covariance = np.zeros((n + 1, p)), np.zeros((n + 1, p, p))
-    block = np.ix_(np.arange(n), used, used)
-    covariance[block] = inverse[block]
-    slope[:n, used] = np.einsum("gjk,gk->gj", inverse, pull)[:, used]
+    covariance[:n] = inverse
+    slope[:n] = np.einsum("gjk,gk->gj", inverse, pull)
     variance = _component(level, slope[:n], covariance[:n]) if level.key else level.variance
     covariance[n] = np.diag(variance)
     return replace(level, centre=centre, slope=slope, covariance=covariance, variance=variance)
+
+
+def _inverse(moment: Array, variance: Array) -> Array:
+    """(M + diag(1 / tau^2))^-1 per group as R (R M R + I)^-1 R with R = diag(tau): a number without variance has no slope.
+
+    By eigenvalues: few rows of one shape, known very precisely, make M + diag(1 / tau^2) singular to the last digit.
+    """
+    tau = np.sqrt(variance)
+    value, vector = np.linalg.eigh(tau[:, None] * moment * tau)
+    inner = np.einsum("gjk,gk,glk->gjl", vector, 1.0 / (1.0 + np.maximum(value, 0.0)), vector)
+    return np.asarray(tau[:, None] * inner * tau)
 
 
 def _component(level: Level, slope: Array, covariance: Array) -> Array:

@@ -54,7 +54,7 @@ class Stratum:
     """Everything known about one phase. Values never change, but for two memos of what follows from them.
 
     `strength` holds kappa and `half_life` the memory in outcomes (None: unlimited), one per name in contexts.LEVELS;
-    `prior` (n_columns,) is the root's parent; `longest_s` the longest duration or bound known; a row that became known
+    `prior` (2, n_columns) is the root's parent; `longest_s` the longest duration or bound known; a row that became known
     by `fit_commit` was standardised without itself.
     """
 
@@ -97,7 +97,7 @@ class Stratum:
 
     def _curve(self, context: Context) -> Curve:
         centre, spread, _ = self.place(context)
-        hazards = np.stack([self.prior, np.zeros_like(self.prior)])
+        hazards = self.prior
         level, evidence = LEVELS[0], self.nodes[self.phase]
         for depth, key in enumerate(context.path(self.phase)):
             node = self.nodes.get(key)
@@ -118,7 +118,7 @@ class Stratum:
             path = change.context.path(self.phase)
             for key in path:
                 if key not in fresh:
-                    nodes[key] = nodes[key].copy() if key in nodes else Node.empty(len(self.prior))
+                    nodes[key] = nodes[key].copy() if key in nodes else Node.empty(self.prior.shape[1])
                     fresh.add(key)
             for key, half_life in zip(path, self.half_life, strict=True):
                 _count(nodes[key], change, int(column[i]), risk[i], half_life)
@@ -137,7 +137,7 @@ class Stratum:
             z_exit = (np.log(np.array([change.duration_s for change in changes])) - centre) / spread
         mark = marks(z_entry, z_exit, event, self.edges)
         weight = np.array([change.weight * change.sign for change in changes])
-        return mark.exit, exposure(mark, weight, np.arange(len(changes)), len(changes), len(self.prior))
+        return mark.exit, exposure(mark, weight, np.arange(len(changes)), len(changes), self.prior.shape[1])
 
 
 def _count(node: Node, change: Change, column: int, risk: Array, half_life: float | None) -> None:
@@ -180,8 +180,8 @@ def whole_units(risk: Array) -> Ints:
 def curve_of(hazards: Array, log_t: Array, spread: float, log_longest: float, support: Support) -> Curve:
     """The curve of time given completion from cause-specific hazards (2, n_columns).
 
-    Incidence of completing in column k is S_{k-1} h_k; divided by its total, with the open column's share that of the upper
-    quarter of the grid, it leaves hangs and fast failures out.
+    Incidence of completing in column k is S_{k-1} h_k; divided by its total, what is left past the last edge completing in
+    the proportion of the open column, it leaves hangs and fast failures out.
     """
     closed = np.clip(hazards[:, :-1], LEAST * np.array([[1.0], [0.0]]), MOST)
     every = np.minimum(closed.sum(axis=0), MOST)
@@ -190,8 +190,7 @@ def curve_of(hazards: Array, log_t: Array, spread: float, log_longest: float, su
     cumulative = -log_s
     if closed[1].any() or hazards[1, -1] > 0.0:
         before = np.exp(np.append(0.0, log_s[:-1]))
-        upper = -len(every) // 4
-        open_share = closed[0, upper:].sum() / (closed[0, upper:].sum() + closed[1, upper:].sum())
+        open_share = hazards[0, -1] / max(hazards[:, -1].sum(), LEAST)
         incidence = np.append(before * closed[0], np.exp(log_s[-1]) * open_share)
         left = np.cumsum(incidence[::-1])[::-1]
         p_complete = float(min(left[0], 1.0))
