@@ -13,6 +13,8 @@ PROBES = ("matmul", "memory_copy", "file_read")
 DEMO_WORK = ("demo_encoder", "demo_corunner")
 DEMO_WINDOW_S = 15 * 60
 MIB = 1 << 20
+THREAD_MIB = 64
+"""Memory in MiB that a thread of a numeric library takes for its stack and buffers."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +74,7 @@ def demo_grant(
         expires_ns=now_ns + DEMO_WINDOW_S * 1_000_000_000,
         max_run_s=run_s,
         max_threads=threads,
-        max_memory_bytes=2048 * MIB,
+        max_memory_bytes=(1920 + THREAD_MIB * threads) * MIB,
         max_disk_bytes=512 * MIB,
     )
 

@@ -8,7 +8,7 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from calibrate.hosts.grants import MIB, Request
+from calibrate.hosts.grants import MIB, THREAD_MIB, Request
 from calibrate.hosts.guard import start
 from calibrate.hosts.loops import Samples
 from telemetry.errors import BadField
@@ -67,7 +67,10 @@ def probes(all_threads: int, folder: Path) -> tuple[Probe, ...]:
         for state in ("cold", "cached")
     ]
     return (
-        *(Probe(f"matmul_threads_{n}", "matmul", "calibrate.hosts.probes.cpu", n) for n in threads),
+        *(
+            Probe(f"matmul_threads_{n}", "matmul", "calibrate.hosts.probes.cpu", n, memory_bytes=(512 + THREAD_MIB * n) * MIB)
+            for n in threads
+        ),
         Probe("memory_copy", "memory_copy", "calibrate.hosts.probes.dram"),
         *file_read,
     )

@@ -56,17 +56,6 @@ class Encoder(Protocol):
         """Give up weights and mappings; a mapping that lived on would keep the file in the page cache."""
 
 
-def backend(name: str, threads: int) -> Encoder:
-    """The backend `torch` or `numpy`, computing on so many threads."""
-    if name == "torch":
-        from service.demo.torch_encoder import TorchEncoder
-
-        return TorchEncoder(threads)
-    from service.demo.numpy_encoder import NumpyEncoder
-
-    return NumpyEncoder(threads)
-
-
 def best_backend(allow_torch: bool = True) -> str:
     """`torch` where it is wanted and installed, else `numpy`. Does not import torch."""
     return "torch" if allow_torch and importlib.util.find_spec("torch") is not None else "numpy"

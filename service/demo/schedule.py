@@ -100,7 +100,7 @@ def _with_cancellations(rng: Random, plain: list[Planned]) -> list[Planned]:
     each = max(1, round(len(plain) * CANCELLED_SHARE / 2))
     planned, chosen = list(plain), _choose(rng, plain, 2 * each, lambda p: p.block > 0 and p.tokens >= LONG_TOKENS)
     for i, how in zip(chosen, [Cancel.FLAG, Cancel.KILL] * each, strict=True):
-        planned[i] = replace(planned[i], cancel=how, cancel_after_fraction=round(rng.uniform(0.2, 0.8), 3))
+        planned[i] = replace(planned[i], cancel=how, cancel_after_fraction=round(rng.uniform(0.15, 0.7), 3))
     return planned
 
 

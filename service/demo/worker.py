@@ -17,7 +17,8 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from service.demo.encoder import N_LAYERS, Encoder, backend
+from service.demo.backends import backend
+from service.demo.encoder import N_LAYERS, Encoder
 from service.demo.link import receive, receive_within, send
 from telemetry.recorder.marks import Recorder, RunningAttempt
 from telemetry.words import CancelReason, Ended

@@ -181,3 +181,13 @@ def test_profile_of_this_host_has_every_rate_and_leaves_nothing_behind(tmp_path:
     assert told == ["matmul_threads_1", "memory_copy", "file_read_cold", "file_read_cached"]
     assert list(tmp_path.iterdir()) == []
     assert psutil.Process().children() == []
+
+
+@pytest.mark.parametrize("threads", [1, 2, 192])
+def test_demo_grant_has_room_for_every_probe_on_a_host_of_any_size(tmp_path: Path, threads: int) -> None:
+    given = grant(threads)
+    for probe in probes(threads, tmp_path):
+        assert probe.threads <= given.max_threads
+        assert probe.memory_bytes <= given.max_memory_bytes
+        assert probe.disk_bytes <= given.max_disk_bytes
+        assert probe.granted_as in given.probes

@@ -8,7 +8,8 @@ import pytest
 from safetensors import SafetensorError
 
 from calibrate.hosts.pagecache import evict, resident_fraction
-from service.demo.encoder import N_LAYERS, VOCABULARY, WIDTH, Encoder, backend, best_backend, checkpoint, truncated_checkpoint
+from service.demo.backends import backend
+from service.demo.encoder import N_LAYERS, VOCABULARY, WIDTH, Encoder, best_backend, checkpoint, truncated_checkpoint
 
 TORCH = pytest.param(
     "torch", marks=[pytest.mark.torch, pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="no torch")]
