@@ -195,10 +195,6 @@ def curve_of(hazards: Array, log_t: Array, spread: float, log_longest: float, su
         left = np.cumsum(incidence[::-1])[::-1]
         p_complete = float(min(left[0], 1.0))
         cumulative = -np.log(np.maximum(left[1:] / left[0], 1e-300))
-    knots, height = log_t, cumulative[1:]
-    if height[-1] < tails.FAR_HAZARD:
-        rate = float(np.clip(hazards[:, -1].sum(), 0.02, 50.0))
-        knots = np.append(knots, knots[-1] + spread * (tails.FAR_HAZARD - height[-1]) / rate)
-        height = np.append(height, tails.FAR_HAZARD)
-    knots = tails.bounded(knots, log_longest)
+    slope = float(np.clip(hazards[:, -1].sum(), 0.02, 50.0)) / spread
+    knots, height = tails.extended(log_t, cumulative[1:], slope, log_longest)
     return Curve(knots, height, float(cumulative[0]), tails.SLOPE, support, p_complete)

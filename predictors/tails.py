@@ -33,3 +33,18 @@ def bounded(log_t: Array, log_cap: float) -> Array:
     room = math.log(LIMIT)
     past = np.maximum(log_t - log_cap, 0.0)
     return np.minimum(log_t, log_cap) + room * past / (room + past)
+
+
+def extended(log_t: Array, hazard: Array, slope: float, log_longest: float) -> tuple[Array, Array]:
+    """Knots and cumulative hazards carried on by `slope` per unit of log time to the 0.999 quantile, then bounded.
+
+    Where the longest duration known lies on the way it becomes a knot: drawing in what lies past it must not hasten what comes
+    before.
+    """
+    if hazard[-1] < FAR_HAZARD:
+        far = log_t[-1] + (FAR_HAZARD - hazard[-1]) / slope
+        if log_t[-1] < log_longest < far:
+            at_longest = hazard[-1] + slope * (log_longest - log_t[-1])
+            log_t, hazard = np.append(log_t, log_longest), np.append(hazard, at_longest)
+        log_t, hazard = np.append(log_t, far), np.append(hazard, FAR_HAZARD)
+    return bounded(log_t, log_longest), hazard

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from predictors.tails import LIMIT, PRIOR_RATE, bounded, hill_rate
+from predictors.tails import FAR_HAZARD, LIMIT, PRIOR_RATE, bounded, extended, hill_rate
 
 
 def test_rate_without_evidence_is_the_prior() -> None:
@@ -32,3 +32,21 @@ def test_knots_stay_in_order_and_within_the_limit(raw: list[float]) -> None:
     assert np.all(np.diff(drawn_in) >= 0.0)
     assert np.all(drawn_in <= 3.0 + np.log(LIMIT))
     np.testing.assert_array_equal(drawn_in[knots <= 3.0], knots[knots <= 3.0])
+
+
+def test_a_light_tail_ends_by_its_own_slope() -> None:
+    knots, height = extended(np.array([0.0, 1.0]), np.array([1.0, FAR_HAZARD - 4.0]), 2.0, 10.0)
+    np.testing.assert_allclose(knots, [0.0, 1.0, 3.0])
+    assert FAR_HAZARD == height[-1]
+
+
+def test_a_heavy_tail_keeps_its_slope_up_to_the_longest_known_and_ends_within_the_limit() -> None:
+    knots, height = extended(np.array([0.0, 1.0]), np.array([1.0, 2.0]), 0.01, 6.0)
+    np.testing.assert_allclose(knots[2], 6.0)
+    np.testing.assert_allclose(height[2], 2.05)
+    assert 6.0 < knots[3] <= 6.0 + np.log(LIMIT)
+
+
+def test_a_grid_that_reaches_far_enough_needs_no_tail() -> None:
+    knots, _ = extended(np.array([0.0, 1.0]), np.array([1.0, FAR_HAZARD]), 2.0, 10.0)
+    assert [0.0, 1.0] == knots.tolist()
