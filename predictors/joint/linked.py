@@ -25,6 +25,8 @@ SWEEPS = 8
 """Gibbs sweeps where several running attempts bound one host's state together; one attempt alone needs none."""
 MOST = 0.999
 """Bound on a correlation and on a share, so that something of a stage's own remains."""
+TINY = 1e-300
+"""Least probability whose normal score is taken: scores stay finite."""
 
 
 @dataclass(frozen=True)
@@ -76,36 +78,35 @@ def draw_scores(timings: Timings, links: Links, own: Array, own_keys: Keys, host
     own: (n, n_scenarios) uniforms of the stages; own_keys (n,) and host_keys (n_groups,) are the streams of the rest. What is
     observed of a stage changes draws in its own group only.
     """
-    n_scenarios = own.shape[1]
-    state = ndtri(uniforms(host_keys, n_scenarios))
-    eps = np.zeros(own.shape)
-    seen = timings.observed
-    if seen.any():
-        state = _observe(timings, links, own, own_keys, host_keys, state, eps)
-    rest = np.sqrt(1.0 - links.share)
-    sd = rest * np.sqrt(1.0 - links.own**2)
-    mean = np.sqrt(links.share)[:, None] * state[links.group]
-    for rows in (links.first, links.second):
-        _follow(links, eps, mean, state, rows)
-        fresh = rows[~seen[rows]]
-        eps[fresh] = mean[fresh] + sd[fresh, None] * ndtri(own[fresh])
+    n_scenarios, shared = own.shape[1], bool(links.share.any())
+    state = ndtri(uniforms(host_keys, n_scenarios)) if shared else np.zeros((len(host_keys), n_scenarios))
+    observed = np.flatnonzero(timings.observed)
+    known = np.zeros(own.shape) if len(observed) else own
+    if len(observed):
+        state = _observe(timings, links, own, own_keys, host_keys, state, known)
+    sd = np.sqrt((1.0 - links.share) * (1.0 - links.own**2))
+    mean = np.sqrt(links.share)[:, None] * state[links.group] if shared else np.zeros(own.shape)
+    eps = sd[:, None] * ndtri(own) + mean
+    eps[observed] = known[observed]
+    second = links.second
+    if len(second):
+        said = _partner_says(links, eps, state, second)
+        mean[second] += said
+        eps[second] += np.where(timings.observed[second, None], 0.0, said)
     return Scores(eps, mean, sd)
 
 
-def _follow(links: Links, eps: Array, mean: Array, state: Array, rows: Index) -> None:
-    """Add to the mean of second stages what their partner's own part says."""
-    if len(rows) == 0 or links.partner[rows[0]] < 0:
-        return
-    mate = links.partner[rows]
-    rest = np.sqrt(1.0 - links.share)
+def _partner_says(links: Links, eps: Array, state: Array, rows: Index) -> Array:
+    """What their partners' own parts add to the mean of second stages."""
+    mate, rest = links.partner[rows], np.sqrt(1.0 - links.share)
     part = (eps[mate] - np.sqrt(links.share[mate])[:, None] * state[links.group[mate]]) / rest[mate, None]
-    mean[rows] += (rest * links.own)[rows, None] * part
+    return np.asarray((rest * links.own)[rows, None] * part)
 
 
 def _beyond(mean: Array, sd: Array, passed: Array, level: Array) -> Array:
     """Normal draws at `level` of what lies above the score already passed; all (n, n_scenarios) or (n, 1)."""
     above = ndtr((mean - ndtri(passed)) / sd)
-    return np.asarray(mean - sd * ndtri(np.maximum(above * (1.0 - level), 1e-300)))
+    return np.asarray(mean - sd * ndtri(np.maximum(above * (1.0 - level), TINY)))
 
 
 def _observe(timings: Timings, links: Links, own: Array, own_keys: Keys, host_keys: Keys, state: Array, eps: Array) -> Array:
@@ -131,7 +132,8 @@ def _observe(timings: Timings, links: Links, own: Array, own_keys: Keys, host_ke
         again = uniforms(stream(sweep, "sweep", own_keys), own.shape[1])
         mean = np.sqrt(links.share)[:, None] * given[links.group]
         for rows in order:
-            _follow(links, eps, mean, given, rows)
+            second = rows[links.partner[rows] >= 0]
+            mean[second] += _partner_says(links, eps, given, second)
             eps[rows] = _drawn(timings, rows, mean[rows], sd[rows], again[rows])
         fresh_state = ndtri(uniforms(stream(sweep, "sweep", host_keys), own.shape[1]))
         given[crowded] = _state_given(links, eps, order, fresh_state)[crowded]
@@ -159,26 +161,36 @@ def _state_given(links: Links, eps: Array, order: Sequence[Index], state: Array)
     return np.asarray(pull / precision[:, None] + state / np.sqrt(precision)[:, None])
 
 
-def remaining(timings: Timings, rows: Index, eps: Array) -> Array:
+def remaining(timings: Timings, eps: Array) -> Array:
     """Remaining times in s of stages with scores eps, both (n, n_scenarios): Q of the remaining time at that score's level."""
-    passed = timings.passed[rows]
-    if passed.any():
-        run = np.flatnonzero(passed > 0.0)
+    running = np.flatnonzero(timings.passed > 0.0)
+    if len(running):
         eps = eps.copy()
-        eps[run] = -ndtri(np.clip(ndtr(-eps[run]) / (1.0 - passed[run, None]), 1e-300, 1.0))
-    return timings.table.at(rows, eps)
+        left = ndtr(-eps[running]) / (1.0 - timings.passed[running, None])
+        eps[running] = -ndtri(np.clip(left, TINY, 1.0))
+    return timings.table.at(timings.row, eps)
 
 
-def within(timings: Timings, rows: Index, mean: Array, sd: Array, left_s: Array) -> Array:
-    """P(stage ends within left_s | host state, partner), all (n, n_scenarios) but sd (n,); counts completion times only."""
-    score = timings.table.score(rows, left_s)
+def within(timings: Timings, mean: Array, sd: Array, left_s: Array) -> Array:
+    """P(stage ends within left_s | host state, partner): mean, left_s and the result (n, n_scenarios), sd (n,)."""
+    score = timings.table.score(timings.row, left_s)
     spread = sd[:, None]
     p = ndtr((score - mean) / spread)
-    passed = timings.passed[rows]
-    if passed.any():
-        run = np.flatnonzero(passed > 0.0)
-        whole = -ndtri((1.0 - passed[run, None]) * ndtr(-score[run]))
-        floor = ndtri(passed[run, None])
-        above = np.maximum(ndtr((mean[run] - floor) / spread[run]), 1e-300)
-        p[run] = np.clip(1.0 - ndtr((mean[run] - whole) / spread[run]) / above, 0.0, 1.0)
+    running = np.flatnonzero(timings.passed > 0.0)
+    if len(running):
+        passed, spread = timings.passed[running, None], spread[running]
+        whole = -ndtri((1.0 - passed) * ndtr(-score[running]))
+        above = np.maximum(ndtr((mean[running] - ndtri(passed)) / spread), TINY)
+        p[running] = np.clip(1.0 - ndtr((mean[running] - whole) / spread) / above, 0.0, 1.0)
     return np.asarray(p)
+
+
+def feasible_shares(rho: Array, first: Array, second: Array) -> tuple[Array, Array]:
+    """Host shares of two linked stages scaled down to the largest c for which rho can hold, all (n,).
+
+    A shared state pulls both the same way, so a strongly negative rho leaves it little room; rho stands, being measured on pairs:
+    c = (1 - rho^2) / (lambda_S + lambda_T - 2 rho sqrt(lambda_S lambda_T)).
+    """
+    room = first + second - 2.0 * rho * np.sqrt(first * second)
+    scale = np.minimum(1.0, MOST * (1.0 - rho**2) / np.maximum(room, 1e-12))
+    return scale * first, scale * second

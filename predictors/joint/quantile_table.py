@@ -9,6 +9,7 @@ probability (below 2 %). Beyond the ends the outermost quantile stands, at a pro
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -34,16 +35,26 @@ class QuantileTable:
     nodes: Array
     knee: Array
 
+    @cached_property
+    def has_atoms(self) -> bool:
+        """Whether any cell holds one; spares a look-up where none does, and changes no answer."""
+        return bool((self.knee >= 0.0).any())
+
     def at(self, rows: Index, z: Array) -> Array:
         """Quantile in s at level Phi(z): rows (n,), z (n, n_draws)."""
-        place = np.clip((z + END) / WIDTH, 0.0, CELLS)
-        cell = np.minimum(place.astype(np.intp), CELLS - 1)
-        left = rows[:, None] * (CELLS + 1) + cell
-        low, high = self.nodes.ravel().take(left), self.nodes.ravel().take(left + 1)
-        inside = place - cell
-        knee = self.knee.ravel().take(rows[:, None] * CELLS + cell)
-        inside = np.where(knee < 0.0, inside, inside > knee)
-        return np.asarray(low + (high - low) * inside)
+        place = z * (1.0 / WIDTH)
+        place += END / WIDTH
+        np.clip(place, 0.0, CELLS, out=place)
+        cell = np.minimum(place, CELLS - 1).astype(np.intp)
+        place -= cell
+        if self.has_atoms:
+            knee = self.knee.ravel().take(rows[:, None] * CELLS + cell)
+            place = np.where(knee < 0.0, place, place > knee)
+        cell += rows[:, None] * (CELLS + 1)
+        low = self.nodes.ravel().take(cell)
+        cell += 1
+        height = self.nodes.ravel().take(cell) - low
+        return np.asarray(low + height * place)
 
     def score(self, rows: Index, t_s: Array) -> Array:
         """Phi^-1(P(T <= t)) by the inverse of `at`: rows (n,), t_s (n, n_times); -inf below the first node, inf from the last."""
@@ -54,8 +65,10 @@ class QuantileTable:
         cell = np.clip(found - 1, 0, CELLS - 1)
         low, high = values.take(base + cell), values.take(base + cell + 1)
         inside = np.divide(t_s - low, high - low, out=np.zeros(t_s.shape), where=high > low)
-        knee = self.knee.ravel().take(rows[:, None] * CELLS + cell)
-        z = (cell + np.where(knee < 0.0, inside, knee)) * WIDTH - END
+        if self.has_atoms:
+            knee = self.knee.ravel().take(rows[:, None] * CELLS + cell)
+            inside = np.where(knee < 0.0, inside, knee)
+        z = (cell + inside) * WIDTH - END
         return np.where(found == 0, -np.inf, np.where(found > CELLS, np.inf, z))
 
 
@@ -90,12 +103,13 @@ def _knees(distribution: Distribution, nodes: Array, row: Index, cell: Index) ->
 class Timings:
     """Remaining times of n stages given what was observed of each.
 
-    `table` holds the time still to come. `passed` is F(elapsed), 0 where a stage has not started. `known` is the normal score of
-    a finished stage's duration and NaN otherwise; its remaining time is zero. `p_complete` is the probability that a stage
-    completes at all; the times are those given that it does.
+    `row` says which row of `table` holds a stage's time still to come. `passed` is F(elapsed), 0 where a stage has not started.
+    `known` is the normal score of a finished stage's duration and NaN otherwise; its remaining time is zero. `p_complete` is the
+    probability that a stage completes at all; the times are those given that it does.
     """
 
     table: QuantileTable
+    row: Index
     passed: Array
     known: Array
     p_complete: Array
@@ -109,6 +123,10 @@ class Timings:
     def observed(self) -> NDArray[np.bool_]:
         """Stages that run or have finished, shape (n,)."""
         return (self.passed > 0.0) | ~np.isnan(self.known)
+
+    def take(self, index: Index) -> Timings:
+        """The stages at `index`, in that order, with repeats allowed; the table stays where it is."""
+        return Timings(self.table, self.row[index], self.passed[index], self.known[index], self.p_complete[index])
 
 
 def timings_of(
@@ -128,21 +146,24 @@ def timings_of(
     complete = np.array(np.broadcast_to(np.asarray(p_complete, dtype=np.float64), (n,)))
     if not np.all((complete >= 0.0) & (complete <= 1.0)):
         raise BadField("p_complete", p_complete, "give probabilities")
-    table = table_of(distribution)
-    nodes, knee, passed = table.nodes, table.knee, np.zeros(n)
-    running = np.flatnonzero(~np.isnan(elapsed))
+    table, passed, known = table_of(distribution), np.zeros(n), np.full(n, np.nan)
+    nodes, knee = table.nodes, table.knee
+    running, finished = np.flatnonzero(~np.isnan(elapsed)), np.flatnonzero(~np.isnan(took))
     if len(running):
         part = distribution.take(running)
         left = table_of(part.residual(elapsed[running]))
         nodes[running], knee[running] = left.nodes, left.knee
         passed[running] = np.minimum(part.cdf(elapsed[running][:, None])[:, 0], 1.0 - 1e-15)
-    known, finished = np.full(n, np.nan), np.flatnonzero(~np.isnan(took))
     if len(finished):
-        part, length = distribution.take(finished), took[finished][:, None]
-        below = part.cdf(np.nextafter(length, -np.inf))
-        known[finished] = np.clip(ndtri((below + part.cdf(length)) / 2.0)[:, 0], -END, END)
+        known[finished] = _score_of(distribution.take(finished), took[finished][:, None])
         nodes[finished], knee[finished] = 0.0, -1.0
-    return Timings(QuantileTable(nodes, knee), passed, known, complete)
+    return Timings(QuantileTable(nodes, knee), np.arange(n), passed, known, complete)
+
+
+def _score_of(distribution: Distribution, length_s: Array) -> Array:
+    """Normal score of one known length per context, (n, 1); at an atom that of the middle of its levels."""
+    below = distribution.cdf(np.nextafter(length_s, -np.inf))
+    return np.clip(ndtri((below + distribution.cdf(length_s)) / 2.0)[:, 0], -END, END)
 
 
 def _optional(name: str, values: ArrayLike | None, n: int) -> Array:

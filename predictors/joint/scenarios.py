@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from predictors.distribution import Array
-from predictors.joint.linked import MOST, Links, draw_scores, remaining
+from predictors.joint.linked import MOST, Links, draw_scores, feasible_shares, remaining
 from predictors.joint.quantile_table import QuantileTable, Timings
 from predictors.joint.streams import keys_of, stream, uniforms
 from telemetry.errors import BadField
@@ -28,8 +28,7 @@ class Joint:
     """Dependence of n attempts: correlation of setup with service, and the host state's share in each; scalars or (n,).
 
     An attempt without setup (resident) takes rho 0 and setup_share 0 beside a finished setup of 0 s. Where shares and rho can't
-    all hold (a positive state with a strongly negative rho), rho stands, being measured on pairs, and both shares are scaled down
-    to the largest that it allows: c = (1 - rho^2) / (lambda_S + lambda_T - 2 rho sqrt(lambda_S lambda_T)).
+    both hold, rho stands and the shares give way (`feasible_shares`).
     """
 
     rho: ArrayLike = 0.0
@@ -47,9 +46,7 @@ class Joint:
         if not np.all((setup >= 0.0) & (setup <= 1.0) & (service >= 0.0) & (service <= 1.0)):
             raise BadField("setup_share, service_share", (self.setup_share, self.service_share), "give shares between 0 and 1")
         rho, setup, service = np.clip(rho, -MOST, MOST), np.minimum(setup, MOST), np.minimum(service, MOST)
-        room = setup + service - 2.0 * rho * np.sqrt(setup * service)
-        scale = np.minimum(1.0, MOST * (1.0 - rho**2) / np.maximum(room, 1e-12))
-        return rho, scale * setup, scale * service
+        return rho, *feasible_shares(rho, setup, service)
 
 
 def stacked(first: Timings, second: Timings) -> Timings:
@@ -57,8 +54,13 @@ def stacked(first: Timings, second: Timings) -> Timings:
     table = QuantileTable(
         np.concatenate([first.table.nodes, second.table.nodes]), np.concatenate([first.table.knee, second.table.knee])
     )
-    pairs = ((first.passed, second.passed), (first.known, second.known), (first.p_complete, second.p_complete))
-    return Timings(table, *(np.concatenate(pair) for pair in pairs))
+    return Timings(
+        table,
+        np.append(first.row, second.row + len(first.table.nodes)),
+        np.append(first.passed, second.passed),
+        np.append(first.known, second.known),
+        np.append(first.p_complete, second.p_complete),
+    )
 
 
 def draw(setup: Timings, service: Timings, joint: Joint, ids: Attempts, n_scenarios: int, seed: int) -> Array:
@@ -83,8 +85,8 @@ def draw(setup: Timings, service: Timings, joint: Joint, ids: Attempts, n_scenar
         rho=np.concatenate([np.zeros(n), rho]),
     )
     keys = [keys_of(names) for names in (ids.hosts, ids.requests, ids.attempts)]
-    own_keys = np.concatenate([stream(seed, stage, *keys) for stage in ("setup", "service")])
+    own_keys = np.concatenate([stream(seed, "stage", *keys, keys_of([stage])) for stage in ("setup", "service")])
     both = stacked(setup, service)
     scores = draw_scores(both, links, uniforms(own_keys, n_scenarios), own_keys, stream(seed, "host", keys_of(hosts)))
-    times = remaining(both, np.arange(2 * n), scores.eps)
+    times = remaining(both, scores.eps)
     return np.stack([times[:n], times[n:]], axis=1)

@@ -20,6 +20,9 @@ _FIRST = np.uint64(0xBF58476D1CE4E5B9)
 _SECOND = np.uint64(0x94D049BB133111EB)
 _S30, _S27, _S31, _S12 = np.uint64(30), np.uint64(27), np.uint64(31), np.uint64(12)
 
+REPLICATES = 8
+"""Independent blocks of a lattice, the spread of whose means tells the error."""
+
 
 def key_of(text: str) -> np.uint64:
     """A string id as 64 bits, the same on every machine (BLAKE2b)."""
@@ -56,3 +59,20 @@ def uniforms(streams: Keys, n_scenarios: int) -> Array:
     scenarios = _mix(np.arange(1, n_scenarios + 1, dtype=np.uint64) * _GOLDEN)
     bits = _mix(streams[..., None] ^ scenarios) >> _S12
     return (bits.astype(np.float64) + 0.5) * 2.0**-52
+
+
+def lattice(streams: Keys, dimension: NDArray[np.intp], n_dimensions: int, n_scenarios: int) -> Array:
+    """Uniforms that fill a plan's dimensions evenly, for integrals: shape (n, n_scenarios), in (0, 1).
+
+    REPLICATES blocks of m = n_scenarios / REPLICATES points, each a Kronecker lattice {s / m, s / r, s / r^2, ...} with r the
+    root of r^d = r + 1 (d dimensions; the golden ratio for two), shifted modulo 1 by a keyed uniform per row and block. Rows of
+    one plan have different `dimension`s; blocks are independent, so their spread is the error.
+    """
+    size = n_scenarios // REPLICATES
+    root = 2.0
+    for _ in range(64):
+        root = (1.0 + root) ** (1.0 / max(n_dimensions, 2))
+    step = np.append(1.0 / size, root ** -np.arange(1.0, n_dimensions))
+    points = (np.arange(size) * step[:, None]) % 1.0
+    draws = 1.0 - np.abs(2.0 * ((points[dimension, None, :] + uniforms(streams, REPLICATES)[:, :, None]) % 1.0) - 1.0)
+    return np.asarray(np.clip(draws, 2.0**-53, 1.0 - 2.0**-53)).reshape(len(streams), n_scenarios)

@@ -76,7 +76,7 @@ def test_service_after_a_setup_still_running_agrees_with_brute_force(share: floa
     rng, elapsed_s, rho = np.random.default_rng(6), 1.6, -0.5
     eps = rng.multivariate_normal([0, 0], [[1, rho], [rho, 1]], 1_000_000)
     kept = eps[np.exp(0.4 * eps[:, 0]) > elapsed_s]
-    times = draw(timings_of(SETUP, elapsed_s=[elapsed_s]), timings_of(SERVICE), Joint(rho, share, share), ids(1), 40_000, seed=7)
+    times = draw(timings_of(SETUP, elapsed_s=[elapsed_s]), timings_of(SERVICE), Joint(rho, share, share), ids(1), 160_000, seed=7)
     for mine, theirs in ((times[0, 0], np.exp(0.4 * kept[:, 0]) - elapsed_s), (times[0, 1], 3.0 * np.exp(0.6 * kept[:, 1]))):
         assert_allclose(np.quantile(theirs, [0.1, 0.5, 0.9]), np.quantile(mine, [0.1, 0.5, 0.9]), rtol=0.03)
     assert np.corrcoef(kept.T)[0, 1] == pytest.approx(correlation(times[0, 0] + elapsed_s, times[0, 1]), abs=0.03)
@@ -88,7 +88,7 @@ def test_several_running_setups_speak_about_their_host_as_brute_force_has_it() -
     eps = np.sqrt(share) * state + np.sqrt(1 - share) * rng.normal(size=(1_000_000, 3))
     kept = eps[(np.exp(0.4 * eps[:, :2]) > elapsed_s[:2]).all(axis=1)]
     setup = timings_of(SETUP.take(np.zeros(3, dtype=int)), elapsed_s=elapsed_s)
-    times = draw(setup, fresh(3)[1], Joint(share, share, share), ids(3), 20_000, seed=9)
+    times = draw(setup, fresh(3)[1], Joint(share, share, share), ids(3), 40_000, seed=9)
     for attempt in range(3):
         theirs = np.exp(0.4 * kept[:, attempt]) - np.nan_to_num(elapsed_s[attempt])
         assert_allclose(np.quantile(theirs, [0.1, 0.5, 0.9]), np.quantile(times[attempt, 0], [0.1, 0.5, 0.9]), rtol=0.05)

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from numpy.testing import assert_array_equal
+from numpy.testing import assert_allclose, assert_array_equal
 from scipy.stats import chisquare, kstest
 
-from predictors.joint.streams import key_of, keys_of, stream, uniforms
+from predictors.joint.streams import REPLICATES, key_of, keys_of, lattice, stream, uniforms
 
 ROWS = keys_of(f"attempt-{i}" for i in range(200))
 COUNTS = np.arange(200, dtype=np.uint64)  # ids that differ in few bits are the hard case
@@ -74,3 +74,30 @@ def test_one_bit_of_an_id_moves_half_of_the_bits_drawn() -> None:
     words = (base * 2.0**52).astype(np.uint64) ^ (moved * 2.0**52).astype(np.uint64)
     flipped = np.unpackbits(np.ascontiguousarray(words).view(np.uint8)).mean() * 64 / 52
     assert flipped == pytest.approx(0.5, abs=0.01)
+
+
+@pytest.mark.parametrize("n_dimensions", [1, 2, 3, 5])
+def test_a_lattice_is_uniform_in_each_dimension_and_its_blocks_are_independent(n_dimensions: int) -> None:
+    dimension = np.arange(n_dimensions)
+    draws = np.stack([lattice(stream(seed, "l", ROWS[:n_dimensions]), dimension, n_dimensions, 256) for seed in range(200)])
+    assert draws.min() > 0.0
+    assert draws.max() < 1.0
+    means = draws.reshape(200, n_dimensions, REPLICATES, -1).mean(axis=3)
+    assert_allclose(0.5, means.mean(axis=(0, 2)), atol=0.005)
+    between = means.mean(axis=2).std(axis=0) / (means.std(axis=2, ddof=1).mean(axis=0) / np.sqrt(REPLICATES))
+    assert_allclose(1.0, between, atol=0.2)  # the spread between blocks tells the error of their mean
+
+
+def test_a_lattice_integrates_a_smooth_function_far_better_than_plain_draws() -> None:
+    def error(draws: np.ndarray) -> float:
+        return float(np.abs((draws[:, 0] * draws[:, 1]).mean(axis=-1) - 0.25).mean())
+
+    keys = [stream(seed, "l", ROWS[:2]) for seed in range(100)]
+    even = np.stack([lattice(key, np.arange(2), 2, 256) for key in keys])
+    plain = np.stack([uniforms(key, 256) for key in keys])
+    assert error(even) < error(plain) / 10
+
+
+def test_a_lattice_row_depends_on_its_own_key_only() -> None:
+    keys, dimension = stream(1, "l", ROWS[:6]), np.array([0, 1, 2, 0, 1, 2])
+    assert_array_equal(lattice(keys, dimension, 3, 64)[[4, 0]], lattice(keys[[4, 0]], dimension[[4, 0]], 3, 64))

@@ -1,0 +1,101 @@
+"""Plans of one shape as arrays: one row for each drawn stage of each plan, position by position."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from predictors.distribution import Array
+from predictors.joint.linked import MOST, Links, feasible_shares
+from predictors.joint.quantile_table import Index, Timings
+from predictors.joint.streams import Keys, keys_of, stream
+from predictors.plans.graph import Plan, Shape
+from telemetry.errors import BadField
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Plans at `places` of a request.
+
+    `planned_s` (n_stages, n_plans): lengths of planned waits, 0 elsewhere. The rest has one entry per row, all plans of the first
+    drawn position first; `host_keys` likewise by host and plan.
+    """
+
+    shape: Shape
+    places: Index
+    planned_s: Array
+    timings: Timings
+    share: Array
+    rho: Array
+    own_keys: Keys
+    host_keys: Keys
+
+    @property
+    def n(self) -> int:
+        """Number of plans."""
+        return len(self.places)
+
+    def rows(self, position: int) -> Index:
+        """Rows of a drawn position, one per plan."""
+        return self.shape.drawn.index(position) * self.n + np.arange(self.n)
+
+    @property
+    def p_complete(self) -> Array:
+        """Probability that every stage completes, shape (n_plans,)."""
+        return np.asarray(self.timings.p_complete.reshape(-1, self.n).prod(axis=0))
+
+    @property
+    def dimension(self) -> Index:
+        """Dimension of the lattice each row is drawn in: stages that must be drawn come first."""
+        order = [*self.shape.sampled, *self.shape.integrated]
+        return np.repeat([order.index(position) for position in self.shape.drawn], self.n).astype(np.intp)
+
+    @cached_property
+    def links(self) -> Links:
+        """Dependence between rows. A host state counts only where attempts share it."""
+        shape, plan = self.shape, np.arange(self.n)
+        group = np.array([shape.group[i] * self.n + plan for i in shape.drawn], dtype=np.intp).ravel()
+        partner, share = np.full(len(group), -1), self.share * np.repeat([shape.crowded[i] for i in shape.drawn], self.n)
+        for position in shape.drawn:
+            if shape.partner[position] >= 0:
+                mine, setup = self.rows(position), self.rows(shape.partner[position])
+                partner[mine] = setup
+                share[setup], share[mine] = feasible_shares(self.rho[mine], share[setup], share[mine])
+        return Links(group=group, share=share, partner=partner, rho=self.rho)
+
+    def walk(self, times_s: Array) -> tuple[list[Array], list[Array]]:
+        """Start and end in s of each stage, arrays (n_plans, n_scenarios or 1): a stage starts at the latest end before it."""
+        start: list[Array] = []
+        end: list[Array] = []
+        for position, before in enumerate(self.shape.after):
+            begins = np.maximum.reduce([end[i] for i in before]) if before else np.zeros((self.n, 1))
+            drawn = position in self.shape.drawn
+            start.append(begins)
+            end.append(begins + (times_s[self.rows(position)] if drawn else self.planned_s[position][:, None]))
+        return start, end
+
+
+def batch_of(shape: Shape, plans: Sequence[Plan], places: Index, timings: Timings, seed: int) -> Batch:
+    """Gather the plans of one shape at `places`."""
+    here = [plans[place] for place in places.tolist()]
+    stages = [plan.stages[position] for position in shape.drawn for plan in here]
+    rows = np.array([stage.timing for stage in stages], dtype=np.intp)
+    if rows.max(initial=-1) >= timings.n:
+        raise BadField("timing", int(rows.max()), f"give a row of the {timings.n} distributions")
+    requests = np.tile(keys_of(plan.request for plan in here), len(shape.drawn))
+    hosts, attempts = keys_of(stage.host for stage in stages), keys_of(stage.attempt or stage.name for stage in stages)
+    of_group = [shape.group.index(group) for group in range(shape.n_groups)]
+    group_hosts = keys_of(plan.stages[position].host for position in of_group for plan in here)
+    return Batch(
+        shape=shape,
+        places=places,
+        planned_s=np.array([[plan.stages[i].planned_s or 0.0 for plan in here] for i in range(len(shape.after))]),
+        timings=timings.take(rows),
+        share=np.minimum([stage.share for stage in stages], MOST),
+        rho=np.clip([stage.rho for stage in stages], -MOST, MOST),
+        own_keys=stream(seed, "stage", hosts, requests, attempts, keys_of(stage.name for stage in stages)),
+        host_keys=stream(seed, "host", group_hosts),
+    )
