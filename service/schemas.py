@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
 from telemetry.tables import Attempt, Event
 
@@ -47,13 +47,13 @@ class PredictRequest(Wire):
         Field(description="One per context, if these attempts will run: their outcomes are then joined to the answers."),
     ] = None
 
-    @model_validator(mode="after")
-    def _one_id_each(self) -> PredictRequest:
-        if self.attempt_ids is not None and len(self.attempt_ids) != len(self.contexts):
-            raise ValueError(
-                f"attempt_ids has {len(self.attempt_ids)} entries for {len(self.contexts)} contexts; give one per context"
-            )
-        return self
+    @field_validator("attempt_ids")
+    @classmethod
+    def _one_id_each(cls, ids: list[str] | None, info: ValidationInfo) -> list[str] | None:
+        contexts = info.data.get("contexts")  # absent where they are wrong themselves
+        if ids is not None and contexts is not None and len(ids) != len(contexts):
+            raise ValueError(f"{len(ids)} ids for {len(contexts)} contexts; give one per context")
+        return ids
 
 
 class RunningIn(Wire):

@@ -15,7 +15,7 @@ from telemetry.errors import BadField
 class Settings:
     """What one serving process needs to know; passed as an argument, never read from a global.
 
-    `body_limit_bytes` and `batch_limit` bound a request; `tick_s` is the pause between two rounds of upkeep;
+    `body_limit_bytes` (of questions: `question_limit_bytes`) and `batch_limit` bound a request; `tick_s` is the pause between two rounds of upkeep;
     `refit_outcomes` and `refit_share` say after how many new outcomes (at least, and as a share of all) a refit is due.
     """
 
@@ -23,6 +23,7 @@ class Settings:
     host: str = "127.0.0.1"
     port: int = 8787
     body_limit_bytes: int = 16 * 2**20
+    question_limit_bytes: int = 4 * 2**20
     batch_limit: int = 10_000
     tick_s: float = 0.02
     refit_outcomes: int = 50

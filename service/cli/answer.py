@@ -31,9 +31,9 @@ def predict(
     from service.engine import Question
     from service.local import local_lineup
 
-    known = _context(context)
+    known, levels = _context(context), _levels(level)
     with local_lineup(store_path(store)) as lineup:
-        _tell(_answers(lineup, [Question(name, known) for name in phase], level), as_json=json)
+        _tell(_answers(lineup, [Question(name, known) for name in phase], levels), as_json=json)
 
 
 def residual(
@@ -51,7 +51,7 @@ def residual(
     from service.schemas import RunningIn
     from telemetry.errors import BadField
 
-    known = _context(context)
+    known, levels = _context(context), _levels(level)
     if elapsed_s is None and attempt_id is None:
         raise BadField("--elapsed-s", "missing", "give --elapsed-s with --context, or --attempt-id")
     for name in phase:
@@ -61,7 +61,7 @@ def residual(
             questions = [lineup.running_question(attempt_id, name, elapsed_s) for name in phase]
         else:
             questions = [Question(name, known, None, elapsed_s, "given") for name in phase]
-        _tell(_answers(lineup, questions, level), as_json=json)
+        _tell(_answers(lineup, questions, levels), as_json=json)
 
 
 def _context(text: str) -> Any:
@@ -72,16 +72,23 @@ def _context(text: str) -> Any:
     return Context(**ContextIn.model_validate(json_object("--context", text)).model_dump())
 
 
-def _answers(lineup: Lineup, questions: list[Question], levels: list[float] | None) -> list[Answer]:
+def _levels(given: list[float] | None) -> tuple[float, ...]:
+    """Levels from the options, with the checks of the API."""
+    from service.schemas import DEFAULT_LEVELS, PredictRequest
+
+    asked = PredictRequest.model_validate({"contexts": [{}], "phases": ["any"], "levels": given or DEFAULT_LEVELS})
+    return tuple(asked.levels)
+
+
+def _answers(lineup: Lineup, questions: list[Question], levels: tuple[float, ...]) -> list[Answer]:
     """Ask, and keep the answers for the ledger."""
     import time
 
     from service.engine import Asking, ask
-    from service.schemas import DEFAULT_LEVELS, Answer, PredictRequest
+    from service.schemas import Answer
     from telemetry.recorder.ids import uuid7
 
-    asked = PredictRequest.model_validate({"contexts": [{}], "phases": ["any"], "levels": levels or DEFAULT_LEVELS}).levels
-    asking = Asking(tuple(asked), uuid7(), tuple(uuid7() for _ in questions), time.time_ns())
+    asking = Asking(levels, uuid7(), tuple(uuid7() for _ in questions), time.time_ns())
     answered = ask(lineup.serving, questions, asking)
     lineup.ledger.extend(a.row for a in answered if a.row is not None)
     return [Answer.model_validate_json(a.body) for a in answered]

@@ -16,6 +16,8 @@ app = typer.Typer(
     name="phasecast",
     help="How long things will take, as probability distributions that stay true.",
     no_args_is_help=True,
+    epilog="Exit codes: 0 done; 1 not possible as asked; 2 wrong use; 3 another process holds the store; "
+    "4 nothing known to answer from; 5 the API did not answer; 6 the store cannot serve.",
     pretty_exceptions_enable=False,
     add_completion=False,
 )
@@ -53,7 +55,11 @@ def main() -> None:
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         field = ".".join(str(part) for part in first["loc"])
-        typer.echo(Failure(field, str(first["input"]), first["msg"]).text(), err=True)
+        typer.echo(Failure(field, str(first["input"]), first["msg"].removeprefix("Value error, ")).text(), err=True)
+        sys.exit(1)
+    except OSError as error:
+        fix = "check that the path exists, that you may use it, and that the disk has room"
+        typer.echo(Failure(str(error.filename or "system"), error.strerror or str(error), fix).text(), err=True)
         sys.exit(1)
     except PhasecastError as error:
         code = next((c for kind, c in EXIT_CODES.items() if isinstance(error, kind)), 1)

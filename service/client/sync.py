@@ -50,17 +50,21 @@ class Client:
         return calls.document(200, body)
 
     def snapshot(self, target: Path) -> int:
-        """Write a copy of the store to `target`; returns the commit it is consistent at."""
+        """Write a copy of the store to `target`, whole or not at all; returns the commit it is consistent at."""
+        part = target.with_name(target.name + ".part")
         try:
             with self._http.stream("GET", "/v1/snapshot", timeout=None) as answer:
                 if answer.status_code != 200:
                     raise calls.refused(answer.status_code, answer.read())
-                with target.open("xb") as out:
+                with part.open("xb") as out:
                     for chunk in answer.iter_bytes():
                         out.write(chunk)
+                target.hardlink_to(part)  # unlike a rename, this never takes the place of a file made meanwhile
                 return int(answer.headers["X-Phasecast-Commit"])
         except httpx.HTTPError as error:
             raise self._away(error) from error
+        finally:
+            part.unlink(missing_ok=True)
 
     def _send(self, call: calls.Call) -> tuple[int, bytes]:
         """Status and body."""

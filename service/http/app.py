@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import signal
 import socket
+import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from types import FrameType
 
 import uvicorn
 from fastapi import FastAPI
@@ -18,8 +21,10 @@ from service.http.running import Running
 from service.lineup import Lineup
 from service.settings import Settings
 from service.upkeep import Upkeep
+from telemetry.errors import BadField
 from telemetry.recorder.ids import clock_id
 from telemetry.store.file import Store
+from telemetry.store.lock import held_by, holder
 
 log = logging.getLogger(__name__)
 GRACE_S = 10
@@ -48,7 +53,14 @@ def create_app(settings: Settings, store: Store) -> FastAPI:
 
 
 def serve(settings: Settings, told: Callable[[str], None]) -> None:
-    """Serve until SIGTERM or SIGINT; `told` is given the address once it is known (port 0 picks a free one)."""
+    """Serve until SIGTERM or SIGINT; `told` is given the address once it is known (port 0 picks a free one).
+
+    Raises StoreHeld or BadField before anything is started, and SystemExit(0) once a signal has ended it in order.
+    """
+    if owner := holder(settings.store):  # Asked first: a second server on the usual port should hear whose store it is.
+        raise held_by(settings.store, owner)
+    for asked_to_end in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(asked_to_end, _end)
     with contextlib.closing(_listen(settings.host, settings.port)) as listening:
         port = listening.getsockname()[1]
         url = f"http://{'[::1]' if ':' in settings.host else settings.host}:{port}"
@@ -67,11 +79,20 @@ def serve(settings: Settings, told: Callable[[str], None]) -> None:
             store.close()
 
 
+def _end(_signal: int, _frame: FrameType | None) -> None:
+    """Unwind, so that the store is closed: uvicorn raises its signal again when it is done, and the default would kill."""
+    sys.exit(0)
+
+
 def _listen(host: str, port: int) -> socket.socket:
     """A listening socket, so that the port is known, and shown in the store's lock file, before anything answers on it."""
     found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
     listening = socket.socket(found[0], socket.SOCK_STREAM)
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    listening.bind(found[4])
+    try:
+        listening.bind(found[4])
+    except OSError as error:
+        listening.close()
+        raise BadField("port", port, f"{error.strerror}; choose another with --port, or 0 for any free one") from error
     listening.listen()
     return listening

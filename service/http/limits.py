@@ -1,8 +1,11 @@
-"""Plain ASGI guards: the body limit counted while streaming, and the Host header of a loopback service."""
+"""Plain ASGI guards: the body limit counted while streaming, and who may speak to a loopback service."""
 
 from __future__ import annotations
 
+from urllib.parse import urlsplit
+
 from starlette.requests import Request
+from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from service.http.problems import problem
@@ -25,18 +28,35 @@ async def body_of(request: Request, limit_bytes: int) -> bytes:
 
 
 class LoopbackHosts:
-    """Refuse requests whose Host is not this machine: a page elsewhere must not reach the API through a name it controls."""
+    """Refuse requests that a page from elsewhere makes a browser send.
+
+    Such a page reaches this machine either through a name it controls, which Host shows, or across origins, which Origin shows.
+    """
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass on requests to a loopback name, answer others 421."""
-        if scope["type"] == "http":
-            host = Request(scope).headers.get("host", "")
-            name = host[1 : host.index("]")] if host.startswith("[") and "]" in host else host.rsplit(":", 1)[0]
-            if not is_loopback(name):
-                refusal = problem(421, "foreign-host", "Host", host, "call the API as 127.0.0.1, [::1] or localhost")
-                await refusal(scope, receive, send)
-                return
-        await self.app(scope, receive, send)
+        """Pass on requests from and to a loopback name; answer 421 to another Host, 403 to another Origin."""
+        if scope["type"] == "http" and (refusal := _refusal(Request(scope))):
+            await refusal(scope, receive, send)
+        else:
+            await self.app(scope, receive, send)
+
+
+def _refusal(request: Request) -> Response | None:
+    """The answer to a request that is not this machine's own."""
+    host, origin = request.headers.get("host", ""), request.headers.get("origin")
+    if not _here(f"//{host}"):
+        return problem(421, "foreign-host", "Host", host, "call the API as 127.0.0.1, [::1] or localhost")
+    if origin is not None and not _here(origin):
+        return problem(403, "foreign-origin", "Origin", origin, "a page of another site may not call the API")
+    return None
+
+
+def _here(url: str) -> bool:
+    """Whether a URL names this machine."""
+    try:
+        return is_loopback(urlsplit(url).hostname or "")
+    except ValueError:
+        return False

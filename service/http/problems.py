@@ -32,6 +32,8 @@ STATUS: dict[type[errors.PhasecastError], int] = {
 }
 MEDIA_TYPE = "application/problem+json"
 GOT_LIMIT = 200
+MOST_FAULTS = 20_000
+"""Past so many faults (count) a body is not read out fault by fault: that would cost more than the body itself."""
 
 
 def problem(status: int, name: str, field: str, got: object, fix: str) -> Response:
@@ -57,12 +59,17 @@ def of_error(error: errors.PhasecastError) -> Response:
 
 def of_validation(error: ValidationError) -> Response:
     """The first thing wrong with a request body, and how many more there are."""
-    found = error.errors(include_url=False, include_context=False)
-    first = found[0]
+    count = error.error_count()
+    if count > MOST_FAULTS:
+        return problem(422, "bad-field", "body", f"{count} faults", "send one item alone to learn what is wrong with all of them")
+    first = error.errors(include_url=False, include_context=False)[0]
+    message = first["msg"].removeprefix("Value error, ")
+    if first["type"] == "json_invalid":
+        return problem(422, "bad-field", "body", message, "send one JSON object in UTF-8")
     field = ".".join(str(part) for part in first["loc"]) or "body"
-    more = f" ({len(found) - 1} more)" if len(found) > 1 else ""
+    more = f" ({count - 1} more)" if count > 1 else ""
     got = "missing" if first["type"] == "missing" else str(first["input"])
-    return problem(422, "bad-field", field, got, first["msg"] + more)
+    return problem(422, "bad-field", field, got, message + more)
 
 
 def install(app: FastAPI) -> None:

@@ -31,8 +31,6 @@ RESIDUAL_EXAMPLE: dict[str, Any] = {
 
 def _reply(at: Running, questions: list[Question], levels: list[float]) -> Response:
     """Answer, queue the ledger rows, join the bodies."""
-    if len(questions) > at.settings.batch_limit:
-        raise TooLarge("questions", len(questions), f"ask at most {at.settings.batch_limit} phases of contexts a request")
     ids = tuple(uuid7() for _ in questions)
     answers = ask(at.lineup.serving, questions, Asking(tuple(levels), uuid7(), ids, time.time_ns()))
     at.lineup.ledger.extend(a.row for a in answers if a.row is not None)
@@ -43,7 +41,9 @@ def _reply(at: Running, questions: list[Question], levels: list[float]) -> Respo
 async def post_predict(request: Request) -> Response:
     """Answer contexts x phases: how long each phase will take, as quantiles, mean and support."""
     at = running(request)
-    asked = PredictRequest.model_validate_json(await body_of(request, at.settings.body_limit_bytes))
+    asked = PredictRequest.model_validate_json(await body_of(request, at.settings.question_limit_bytes))
+    if (count := len(asked.contexts) * len(asked.phases)) > at.settings.batch_limit:
+        raise TooLarge("contexts", count, f"ask at most {at.settings.batch_limit} phases of contexts a request")
     named: list[str] | list[None] = asked.attempt_ids or [None] * len(asked.contexts)
     contexts = [Context(**c.model_dump()) for c in asked.contexts]
     questions = [Question(phase, c, a) for c, a in zip(contexts, named, strict=True) for phase in asked.phases]
@@ -54,13 +54,13 @@ async def post_predict(request: Request) -> Response:
 async def post_residual(request: Request) -> Response:
     """Answer how much longer each running phase will take, given that it has lasted this long."""
     at = running(request)
-    asked = ResidualRequest.model_validate_json(await body_of(request, at.settings.body_limit_bytes))
+    asked = ResidualRequest.model_validate_json(await body_of(request, at.settings.question_limit_bytes))
     return _reply(at, [_question(at, item) for item in asked.running], asked.levels)
 
 
 def _question(at: Running, item: RunningIn) -> Question:
     """Described attempts are taken at their word; named ones are looked up among those running."""
-    if item.context is not None:
+    if item.context is not None and item.elapsed_s is not None:
         return Question(item.phase, Context(**item.context.model_dump()), item.attempt_id, item.elapsed_s, "given")
     assert item.attempt_id is not None
     return at.lineup.running_question(item.attempt_id, item.phase, item.elapsed_s)

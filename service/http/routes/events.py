@@ -51,6 +51,8 @@ async def post_events(request: Request) -> Response:
         body = orjson.loads(raw)
     except orjson.JSONDecodeError as error:
         raise BadField("body", str(error), "send one JSON object in UTF-8, without NaN or Infinity") from error
+    if not isinstance(body, dict):
+        raise BadField("body", type(body).__name__, "send one JSON object with attempts and events")
     prepared = ingest.prepare(body)
     receipt = await asyncio.wrap_future(at.store.submit(prepared.batch))
     return Response(orjson.dumps(ingest.reply(prepared, receipt)), media_type="application/json")
