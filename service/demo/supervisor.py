@@ -126,6 +126,9 @@ def _make(bench: Bench, planned: Planned) -> Finished:
             finished = _watch(bench, upcoming, attempt, end, _due(bench, planned, ask_at_s))
         except EOFError:
             finished = _died(bench, upcoming)
+        except BaseException:  # an interrupt or a callback's error ends the demo: no failure of the work
+            attempt.cancelled(CancelReason.SHUTDOWN)
+            raise
     if finished.service_s is not None:
         bench.service_s[planned.tokens, planned.corunners].append(finished.service_s)
     return finished

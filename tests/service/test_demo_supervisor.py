@@ -2,7 +2,10 @@
 
 import importlib.util
 import json
+import os
 import socket
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -20,6 +23,25 @@ from telemetry.tables import Attempt, Event, Grant, Observation
 from telemetry.timelines import observe
 from telemetry.words import Absence, Ended, EventKind, State
 
+SUPERVISED = """
+import socket, sys, time
+from pathlib import Path
+from calibrate.hosts.grants import demo_grant
+from service.demo.schedule import Planned
+from service.demo.supervisor import run
+from telemetry.words import State
+
+def on_running(upcoming, elapsed_s):
+    print("running", flush=True)
+    time.sleep(60)
+
+run(
+    [Planned(0, 0, State.CACHED, 8, 128, 1)],
+    grant=demo_grant(user="ada", host=socket.gethostname(), now_ns=time.time_ns(), threads=2),
+    folder=Path(sys.argv[1]), spool_dir=Path(sys.argv[1]) / "spool", backend_name="numpy", run_id="test",
+    on_before=lambda upcoming: (0.01,), on_running=on_running, on_finished=lambda finished: None,
+)
+"""
 LONG = {"batch": 8, "length": 128}
 ASK_AT_S = 0.03
 
@@ -243,6 +265,37 @@ def test_worker_that_dies_is_replaced_and_its_attempt_failed(tmp_path: Path) -> 
     attempt_id = watched.finished[0].upcoming.attempt_id
     service = {o.phase: o for o in observe(*spooled(tmp_path)[attempt_id]).observations}["service"]
     assert (service.ended, service.cause) == (Ended.FAILED, "worker ended with exit code -9")
+
+
+def test_interrupt_is_a_shutdown_and_no_failure_of_the_work(tmp_path: Path) -> None:
+    class Interrupted(Watched):
+        def on_running(self, upcoming: Upcoming, elapsed_s: float) -> None:
+            raise KeyboardInterrupt
+
+    watched = Interrupted()
+    with pytest.raises(KeyboardInterrupt):
+        go((planned(0, State.CACHED, **LONG),), tmp_path, watched)
+    service = {o.phase: o for o in observe(*spooled(tmp_path)[watched.before[0].attempt_id]).observations}["service"]
+    assert (service.ended, service.cause) == (Ended.CANCELLED, "shutdown")
+    assert psutil.Process().children() == []
+
+
+def test_processes_end_with_a_supervisor_that_is_killed(tmp_path: Path) -> None:
+    (tmp_path / "supervised.py").write_text(SUPERVISED)
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, str(tmp_path / "supervised.py"), str(tmp_path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as process:
+        assert process.stdout is not None
+        try:
+            assert process.stdout.readline() == "running\n"
+            started = psutil.Process(process.pid).children()
+        finally:
+            process.kill()
+    assert len(started) == 2
+    _, alive = psutil.wait_procs(started, timeout=20)
+    for left in alive:
+        left.kill()
+    assert alive == []
 
 
 def test_attempt_past_all_patience_is_timed_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
