@@ -11,7 +11,7 @@ import statistics
 import time
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -98,9 +98,9 @@ def run(
     intact = checkpoint(folder)
     truncated = truncated_checkpoint(intact)
     made: list[Finished] = []
-    with crew(grant, backend_name, spool_dir) as hands:
+    with crew(grant, backend_name, spool_dir) as hands, closing(Recorder(spool_dir)) as recorder:
         hands.worker()
-        bench = Bench(hands, Recorder(spool_dir), intact, truncated, run_id, Random(run_id), on_before, on_running)
+        bench = Bench(hands, recorder, intact, truncated, run_id, Random(run_id), on_before, on_running)
         for planned in schedule:
             if hands.left_s() <= 0.0:
                 break
