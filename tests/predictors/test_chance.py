@@ -98,6 +98,18 @@ def test_two_attempts_on_one_host_are_late_together_as_brute_force_has_it() -> N
     near(float(ndtr(np.log(1.5) / 0.5)), chances([Plan((alone,))], timings_of(LogNormal([1.0, 1.0], 0.5)), 1.5, 0.9, seed=8)[0])
 
 
+def test_a_correlation_that_leaves_a_shared_state_no_room_still_holds() -> None:
+    rng, rho = np.random.default_rng(20), -0.5
+    eps = rng.multivariate_normal([0, 0], [[1, rho], [rho, 1]], 1_000_000)
+    pair = (
+        Stage("setup", SETUP, timing=0, host="h", attempt="1", share=0.6),
+        Stage("service", SERVICE, ("setup",), timing=0, host="h", attempt="1", share=0.6, rho=rho),
+        Stage("brief", SERVICE, timing=1, host="h", attempt="2", share=0.6),
+    )
+    answer = chances([Plan(pair)], timings_of(LogNormal([1.0, 1e-6], 0.5)), 2.8, 0.9, seed=21)[0]
+    near(float(np.mean(np.exp(0.5 * eps).sum(axis=1) <= 2.8)), answer)
+
+
 def test_a_running_setup_counts_from_now_and_a_finished_one_conditions_the_service() -> None:
     rng, rho = np.random.default_rng(9), 0.6
     eps = rng.multivariate_normal([0, 0], [[1, rho], [rho, 1]], 2_000_000)
