@@ -1,4 +1,4 @@
-"""Committed events to committed observations: reads the touched attempts, writes what changed as one batch."""
+"""Committed events to observations: reads the touched attempts, and says as one batch what of their observations changed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from service.lineup import RunningAttempt, RunningPhase
 from telemetry import asof
 from telemetry.rows import Row
 from telemetry.store.batch import Batch
-from telemetry.store.file import Store
 from telemetry.store.reader import Reader
 from telemetry.tables import Attempt, Event, Observation, Quarantine, StateRow
 from telemetry.timelines import observe
@@ -24,12 +23,12 @@ DERIVED_TO = "derived_to"
 
 @dataclass
 class Derived:
-    """What one round changed: its commit (None if nothing), what ended, and for each touched attempt whether it still runs.
+    """What one round found: a batch to commit (None if nothing changed), and for each touched attempt whether it still runs.
 
     `ended` are observations that became final, `corrected` those that were final before and that late events changed.
     """
 
-    commit: int | None = None
+    batch: Batch | None = None
     running: dict[str, RunningAttempt | None] = field(default_factory=dict)
     ended: list[Observation] = field(default_factory=list)
     corrected: list[Observation] = field(default_factory=list)
@@ -47,8 +46,8 @@ def derived_to(reader: Reader) -> int:
     return int(orjson.loads(found[0][0])) if found else 0
 
 
-def derive(store: Store, reader: Reader, ids: Sequence[str], upto: int) -> Derived:
-    """Observe these attempts as of `upto`; versions that changed are closed and replaced, in one commit."""
+def derive(reader: Reader, ids: Sequence[str], upto: int) -> Derived:
+    """Observe these attempts as of `upto`; versions that changed are to be closed and replaced, in one commit."""
     if not ids:
         return Derived()
     attempts, events = asof.attempts(reader, ids, upto), asof.events(reader, ids, upto)
@@ -70,7 +69,7 @@ def derive(store: Store, reader: Reader, ids: Sequence[str], upto: int) -> Deriv
     if rows or closes:
         rows.append(StateRow(name=DERIVED_TO, value=str(upto)))
         closes.append((StateRow, (DERIVED_TO,)))
-        done.commit = store.write(Batch(tuple(rows), tuple(closes))).commit
+        done.batch = Batch(tuple(rows), tuple(closes))
     return done
 
 

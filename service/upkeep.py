@@ -45,7 +45,7 @@ class Upkeep:
         self._refitter.learned(asof.count_ended(self._reader, upto))
         open_ids = asof.open_attempts(self._reader, upto)
         touched = asof.touched(self._reader, self._derived_to, upto)
-        self._take(derive(self._store, self._reader, sorted({*open_ids, *touched}), upto), upto)
+        self._take(derive(self._reader, sorted({*open_ids, *touched}), upto), upto)
         # A process that was killed between an observation's commit and its score's left answers that nobody else will join.
         ids = sorted({row.attempt_id for row in unscored if row.attempt_id is not None})
         left = Derived()
@@ -59,7 +59,7 @@ class Upkeep:
         # The queue is emptied after `upto` is read, so an answer always comes before the events it was about.
         self._keep_answers()
         ids = asof.touched(self._reader, self._derived_to, upto)
-        self._take(derive(self._store, self._reader, ids, upto), upto)
+        self._take(derive(self._reader, ids, upto), upto)
         self._swap()
 
     def _keep_answers(self) -> None:
@@ -76,14 +76,14 @@ class Upkeep:
             self._waiting.add(taken)
 
     def _take(self, derived: Derived, upto: int) -> None:
-        """Publish what runs, score what ended, learn what changed."""
-        self._derived_to = upto
+        """Publish what runs at once; commit what changed, learn it, score what ended."""
         if derived.running:
             now = {**self._lineup.running, **derived.running}
             self._lineup.running = {key: attempt for key, attempt in now.items() if attempt is not None}
-        if derived.commit is not None:
-            self._learn(derived.commit)
+        if derived.batch is not None:
+            self._learn(self._store.write(derived.batch).commit)
             self._refitter.learned(len(derived.ended))
+        self._derived_to = upto
         self._score(derived)
 
     def _score(self, derived: Derived) -> None:

@@ -27,7 +27,7 @@ COMPUTING = ("time_to_first_output", "service")
 FRACTIONS = (0.25, 0.5, 0.75)
 LEAST_MEDIAN_S = 0.1
 """Shorter services are not asked while they run: the question would take a good part of them."""
-SHIP_S = 0.02
+SHIP_S = 0.01
 """The shipper looks at the spool this often: questions about running attempts want their start to have arrived."""
 START_S, SETTLE_S = 30.0, 60.0
 

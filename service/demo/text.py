@@ -132,7 +132,8 @@ def residuals(console: Console, cells: Sequence[ResidualCell], asked: Asked) -> 
             f"{c.crps_log:.4f}",
         )
     console.print(table)
-    console.print(f"{asked.residuals} remaining times asked; {asked.not_seen_running} questions came before the start was known or after the end")
+    missed = f"{asked.not_seen_running} questions came before the start was known or after the end"
+    console.print(f"{asked.residuals} remaining times asked; {missed}")
 
 
 def replayed(console: Console, found: Replayed) -> None:
