@@ -22,14 +22,16 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from predictors.contexts import CATEGORIES, Context
+from predictors.contexts import CATEGORIES, NUMBERS, Context
 from predictors.distribution import Array
 
 Ints = NDArray[np.int64]
 Fields = tuple[str, ...]
 Label = tuple[str | None, ...]
 
-LEAF: Fields = (*CATEGORIES, "shape")
+SHAPE = "shape"
+"""Stands in a key for the numbers of a context, to the octave."""
+LEAF: Fields = (*CATEGORIES, SHAPE)
 CANDIDATES: tuple[Fields, ...] = (
     ("state",),
     ("family",),
@@ -52,6 +54,8 @@ CANDIDATES: tuple[Fields, ...] = (
     ("device", "family", "model", "mode"),
     ("family", "host", "model"),
     ("state", "family", "host", "model"),
+    ("family", "model", "shape"),
+    ("state", "family", "model", "shape"),
 )
 REGIME: Fields = ("state", "family")
 REGIME_PULL = 3.0
@@ -105,7 +109,15 @@ class Effects:
 
 def label(context: Context, key: Fields) -> Label:
     """The context's values under a key; the leaf key is its exact configuration."""
-    return (context.configuration(),) if key == LEAF else tuple(getattr(context, name) for name in key)
+    return (context.configuration(),) if key == LEAF else tuple(_value(context, name) for name in key)
+
+
+def _value(context: Context, name: str) -> str | None:
+    """Value of a field; the shape is what ends the name of a configuration."""
+    value: str | None = (
+        "|".join(context.configuration().rsplit("|", len(NUMBERS))[1:]) if name == SHAPE else getattr(context, name)
+    )
+    return value
 
 
 @dataclass(frozen=True)
@@ -133,7 +145,7 @@ def crossing(configurations: Sequence[Context]) -> Crossing:
     they never parted.
     """
     n = len(configurations)
-    fields = {name: _numbered([getattr(c, name) for c in configurations]) for name in CATEGORIES}
+    fields = {name: _numbered([_value(c, name) for c in configurations]) for name in LEAF}
     united: dict[bytes, list[str]] = {}
     codes: dict[bytes, Ints] = {}
     for key in (*CANDIDATES, LEAF):
@@ -143,8 +155,8 @@ def crossing(configurations: Sequence[Context]) -> Crossing:
     constant = np.zeros(n, dtype=np.int64).tobytes()
     leaf = np.arange(n).tobytes()
     order = sorted((k for k in codes if k not in {constant, leaf}), key=lambda k: int(codes[k].max(initial=0)))
-    fixed = [f for f in CATEGORIES if not fields[f].any()]
-    names = [tuple(fixed), *(tuple(f for f in CATEGORIES if f in united[k] and f not in fixed) for k in order), LEAF]
+    fixed = [f for f in LEAF if not fields[f].any()]
+    names = [tuple(fixed), *(tuple(f for f in LEAF if f in united[k] and f not in fixed) for k in order), LEAF]
     code = np.stack([np.zeros(n, dtype=np.int64), *(codes[k] for k in order), np.arange(n)])
     groups = [
         {label(c, key): int(g) for c, g in zip(configurations, row, strict=True)} for key, row in zip(names, code, strict=True)
@@ -200,8 +212,13 @@ class Pool:
         """Effect of each key on each configuration, shape (n_keys, n_configurations)."""
         return np.stack([value[code] for value, code in zip(self.value, self.cross.code, strict=True)])
 
-    def sweep(self, mean: Array, noise: Array) -> None:
-        """One pass over the keys, given configuration means and their sampling variances v_c."""
+    def sweep(self, mean: Array, noise: Array) -> float:
+        """One pass over the keys, given configuration means and their sampling variances v_c.
+
+        Effects are centred over the configurations; returned is what the intercept gains, so that a context
+        unseen in everything lies at the middle of all configurations.
+        """
+        gained = 0.0
         parts = self.contributions()
         most = float(np.var(mean))  # keys that hardly part could offset each other without end
         for k in range(1, len(self.cross.keys)):
@@ -209,7 +226,7 @@ class Pool:
             finer = self.cross.refines[:, k] & ~self.cross.refines[k]
             others = ~finer
             others[k] = False
-            rest = mean - parts[others].sum(axis=0)
+            rest = mean - gained - parts[others].sum(axis=0)
             weight = 1.0 / (self.variance[finer].sum(axis=0)[self.cross.regime] + noise)
             precision = summed(code, weight, size)
             centre = summed(code, weight * rest, size) / precision
@@ -219,8 +236,11 @@ class Pool:
             self.variance[k] = np.minimum(found, most)
             variance = self.variance[k][regime]
             self.precision[k] = precision
-            self.value[k] = centre * variance / (variance + 1.0 / precision)
-            parts[k] = self.value[k][code]
+            value = centre * variance / (variance + 1.0 / precision)
+            shift = float(value[code].mean())
+            self.value[k], parts[k] = value - shift, value[code] - shift
+            gained += shift
+        return gained
 
     def finished(self, novel_sd: float, residual_variance: float) -> Effects:
         """The effects, ready for contexts seen and unseen.

@@ -24,7 +24,7 @@ from scipy.special import log_ndtr
 from predictors import slopes as numbers
 from predictors.contexts import Context
 from predictors.distribution import Array
-from predictors.effects import Crossing, Effects, Ints, Pool, crossing, summed
+from predictors.effects import SHAPE, Crossing, Effects, Ints, Pool, crossing, summed
 from predictors.slopes import Slopes
 
 HUBER = 3.0
@@ -130,9 +130,10 @@ class _Work:
         total = summed(self.configuration, mass, m)
         noise = 1.0 / np.maximum(total, np.finfo(np.float64).tiny)
         share = mass / np.maximum(total[self.configuration], np.finfo(np.float64).tiny)
+        shaped = np.array([SHAPE in key for key in self.cross.keys])  # these say what the slopes leave over, so slopes go first
         for _ in range(3):
-            between = self.pool.variance[-1][self.cross.regime]
-            above = self.pool.contributions()[:-1].sum(axis=0)[self.configuration] + self.intercept
+            between = self.pool.variance[shaped].sum(axis=0)[self.cross.regime]
+            above = self.pool.contributions()[~shaped].sum(axis=0)[self.configuration] + self.intercept
             self.slopes = numbers.sweep(
                 self.slopes, self.x, self.slope_codes, mean - above, share / (between + noise)[self.configuration]
             )
@@ -141,7 +142,7 @@ class _Work:
             weight = 1.0 / (self.pool.variance[1:].sum(axis=0)[self.cross.regime] + noise)
             effects = self.pool.contributions().sum(axis=0)
             self.intercept = float(weight @ (rest - effects) / weight.sum())
-            self.pool.sweep(rest - self.intercept, noise)
+            self.intercept += self.pool.sweep(rest - self.intercept, noise)
         self.between = float(np.var(np.bincount(self.configuration, share * mean, m)))
 
     def _scales(self, place: Ints) -> None:
