@@ -9,7 +9,9 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.special import ndtr, ndtri
 
+from predictors.distribution import Support
 from predictors.families import LogNormal, Mixture, Steps, Weibull
+from predictors.grids import Curve, GridHazard
 from predictors.joint.quantile_table import CELLS, END, WIDTH, table_of, timings_of
 from telemetry.errors import BadField
 
@@ -61,3 +63,16 @@ def test_a_running_stage_is_tabulated_by_its_residual_and_a_finished_one_is_over
 def test_impossible_observations_are_refused_by_name(field: str, value: float) -> None:
     with pytest.raises(BadField, match=field):
         timings_of(LogNormal(1.0, 1.0), **{field: value})
+
+
+def test_the_model_of_record_is_tabulated_with_its_atom_and_its_tail() -> None:
+    support = Support("phase", 3, 3.0, 8.0)
+    steps = np.log(np.geomspace(0.1, 10.0, 40))
+    law = GridHazard((Curve(steps, 0.5 + np.linspace(0.1, 3.0, 40), 0.4, 2.0, support),))
+    timings, levels = timings_of(law), np.append(np.arange(0.02, 1.0, 0.02), [0.999, 0.99999])
+    away = np.abs(levels - (1 - np.exp(-0.4))) > 0.01  # beyond one cell of the atom's edge
+    z = ndtri(levels[away])[None]
+    assert_allclose(law.quantile(levels[away]), timings.table.at(ONE, z), rtol=2e-2)
+    times_s = np.geomspace(0.12, 300.0, 50)[None]  # past the kink at the first knot
+    assert_allclose(law.cdf(times_s), ndtr(timings.table.score(ONE, times_s)), atol=1e-3)
+    assert ndtr(timings.table.score(ONE, np.zeros((1, 1))))[0, 0] == pytest.approx(1 - np.exp(-0.4), abs=0.01)
