@@ -15,8 +15,9 @@ from telemetry.errors import BadField
 class Settings:
     """What one serving process needs to know; passed as an argument, never read from a global.
 
-    `body_limit_bytes` (of questions: `question_limit_bytes`) and `batch_limit` bound a request; `tick_s` is the pause between two rounds of upkeep;
-    `refit_outcomes` and `refit_share` say after how many new outcomes (at least, and as a share of all) a refit is due.
+    `body_limit_bytes` (`question_limit_bytes` where questions are asked) and `batch_limit` bound a request; `tick_s` is the
+    pause between two rounds of upkeep; `refit_outcomes` and `refit_share` say after how many new outcomes (at least, and as a
+    share of all) a refit is due.
     """
 
     store: Path
@@ -25,7 +26,7 @@ class Settings:
     body_limit_bytes: int = 16 * 2**20
     question_limit_bytes: int = 4 * 2**20
     batch_limit: int = 10_000
-    tick_s: float = 0.02
+    tick_s: float = 0.01
     refit_outcomes: int = 50
     refit_share: float = 0.1
 

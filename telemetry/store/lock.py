@@ -89,13 +89,9 @@ def holder(path: Path) -> Holder | None:
 def held_by(path: Path, owner: Holder) -> StoreHeld:
     """The error that says who owns the store and the ways out."""
     since = datetime.fromtimestamp(owner.since_ns / 1e9, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
-    ask = f", ask the API at {owner.url}" if owner.url else ""
-    return StoreHeld(
-        "store",
-        str(path),
-        f"process {owner.pid} ({owner.command}) has owned it since {since}; "
-        f"`phasecast snapshot OUT.duckdb` gives a copy to open{ask}, or stop process {owner.pid}",
-    )
+    copy = f"`phasecast snapshot OUT.duckdb` gives a copy to open, ask the API at {owner.url}"
+    way = f"{copy if owner.url else 'wait for it to end'}, or stop process {owner.pid}"
+    return StoreHeld("store", str(path), f"process {owner.pid} ({owner.command}) has owned it since {since}; {way}")
 
 
 def _flocked(descriptor: int, how: int) -> bool:

@@ -7,13 +7,16 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import httpx
 import pytest
 
+from predictors.synthetic import runs
+from service.client.sync import Client, http_client
 from service.lineup import Lineup
 from service.settings import Settings
 from service.upkeep import Upkeep
 from telemetry.store.file import Store
-from tests.service.living import Living, Served
+from tests.service.living import Living, Served, until
 
 
 @pytest.fixture
@@ -72,3 +75,30 @@ def start_server() -> Iterator[Callable[[Path], Served]]:
 def served(start_server: Callable[[Path], Served], tmp_path_factory: pytest.TempPathFactory) -> Served:
     """One server for all tests that only talk to it."""
     return start_server(tmp_path_factory.mktemp("served") / "store.duckdb")
+
+
+@pytest.fixture(scope="session")
+def asked(served: Served) -> Iterator[httpx.Client]:
+    """The client of a server that knows nothing; leave it so."""
+    with http_client(served.url, timeout_s=30) as http:
+        yield http
+
+
+@pytest.fixture(scope="session")
+def answering(start_server: Callable[[Path], Served], tmp_path_factory: pytest.TempPathFactory) -> Served:
+    """A server that has learned from 80 synthetic attempts."""
+    served = start_server(tmp_path_factory.mktemp("answering") / "store.duckdb")
+    with http_client(served.url, timeout_s=30) as http:
+        made = runs(80, seed=7)
+        attempts = [run.attempt.model_dump(exclude_none=True) for run in made]
+        events = [event.model_dump(exclude_none=True) for run in made for event in run.events]
+        commit = Client(http).ingest(attempts, events)["commit"]
+        until(lambda: (told := Client(http).ready())["ready"] and told["learned_to"] >= commit)
+    return served
+
+
+@pytest.fixture(scope="session")
+def http(answering: Served) -> Iterator[httpx.Client]:
+    """The client of a server that answers."""
+    with http_client(answering.url, timeout_s=30) as client:
+        yield client

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -45,3 +46,11 @@ class Served:
     url: str
     store: Path
     process: subprocess.Popen[bytes]
+
+
+def until(holds: Callable[[], object], patience_s: float = 30.0) -> None:
+    """Wait until something holds that another thread or process brings about."""
+    give_up_at = time.monotonic() + patience_s
+    while not holds():
+        assert time.monotonic() < give_up_at, "waited in vain"
+        time.sleep(0.02)
