@@ -52,10 +52,11 @@ class Slopes:
         """Sum of the slopes' effects and its variance, each of shape (n_contexts,); x has shape (n_numbers, n_contexts)."""
         total, variance = np.zeros(x.shape[1]), np.zeros(x.shape[1])
         for level, code in zip(self.levels, codes, strict=True):
-            d = [np.where(np.isnan(row), 0.0, row - level.centre[code, j]) for j, row in enumerate(x)]
-            for j, dj in enumerate(d):
+            used = np.flatnonzero(level.variance)
+            d = [np.where(np.isnan(x[j]), 0.0, x[j] - level.centre[code, j]) for j in used]
+            for j, dj in zip(used, d, strict=True):
                 total += level.slope[code, j] * dj
-                for k, dk in enumerate(d):
+                for k, dk in zip(used, d, strict=True):
                     variance += level.covariance[code, j, k] * dj * dk
         return total, variance
 
