@@ -59,7 +59,15 @@ def _existing_folder(store: Path | None) -> Path:
     """The folder of the store or the nearest one above it that exists; the folder for temporary files if there is no store."""
     if store is None:
         return Path(tempfile.gettempdir())
-    return next((folder for folder in store.absolute().parents if folder.is_dir()), Path(tempfile.gettempdir()))
+    return next((folder for folder in store.absolute().parents if _is_folder(folder)), Path(tempfile.gettempdir()))
+
+
+def _is_folder(path: Path) -> bool:
+    """Whether it is a folder; a name no file system takes is none."""
+    try:
+        return path.is_dir()
+    except OSError:
+        return False
 
 
 def _installed(package: str) -> str | None:
@@ -174,6 +182,13 @@ def _duckdb() -> Finding:
 
 
 def _store(store: Path | None) -> Finding:
+    try:
+        return _found_store(store)
+    except OSError as error:
+        return Finding("store", "limited", str(store), f"{error.strerror}; give --store or set PHASECAST_STORE")
+
+
+def _found_store(store: Path | None) -> Finding:
     if store is None or not store.exists():
         return Finding("store", "absent", str(store or "none named"), "made by the first command that writes")
     owner = holder(store)

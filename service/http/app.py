@@ -59,13 +59,13 @@ def serve(settings: Settings, told: Callable[[str], None]) -> None:
     """
     if owner := holder(settings.store):  # Asked first: a second server on the usual port should hear whose store it is.
         raise held_by(settings.store, owner)
-    for asked_to_end in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(asked_to_end, _end)
     with contextlib.closing(_listen(settings.host, settings.port)) as listening:
         port = listening.getsockname()[1]
         url = f"http://{'[::1]' if ':' in settings.host else settings.host}:{port}"
         store = Store.open(settings.store, url=url)
         try:
+            for asked_to_end in (signal.SIGTERM, signal.SIGINT):
+                signal.signal(asked_to_end, _end)
             told(url)
             config = uvicorn.Config(
                 create_app(settings, store),
