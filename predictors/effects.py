@@ -1,5 +1,7 @@
 """Crossed and nested group effects on log time, partially pooled, with variance components from the data.
 
+Sums are NumPy's own, never the linear algebra library's, whose bits depend on its threads.
+
 Every key is a set of context fields; a group is one combination of their values; the leaf key is the exact configuration.
 Effects are estimated coarse to fine on configuration means. For key k the effects of keys that only refine k are not
 subtracted but integrated out: they are noise of variance tau_k^2 between the configurations of one group. With m_g
@@ -275,7 +277,7 @@ def summed(group: Ints, values: Array, n_groups: int) -> Array:
 def _components(centre: Array, noise: Array, regime: Ints, before: Array, *, own: bool) -> Array:
     """sigma^2 per regime and in common, from centre ~ (0, sigma^2 + noise): moments, weighted as a normal likelihood would."""
     common = 1.0 / (before[-1] + noise) ** 2
-    after = np.full(len(before), max(float(common @ (centre**2 - noise) / common.sum()), 0.0))
+    after = np.full(len(before), max(float((common * (centre**2 - noise)).sum() / common.sum()), 0.0))
     if own:
         n = len(before) - 1
         weight = 1.0 / (before[regime] + noise) ** 2

@@ -28,6 +28,8 @@ from predictors.effects import SHAPE, Crossing, Effects, Ints, Pool, crossing, s
 from predictors.slopes import Slopes
 
 HUBER = 3.0
+FINEST = 1e-4
+"""No centre of log time is taken to be known better than this: a clock may repeat a duration to the last digit."""
 MAD = math.sqrt(math.pi / 2.0)
 """Scale of a normal law over its mean absolute deviation."""
 
@@ -128,7 +130,7 @@ class _Work:
         """Three passes over intercept, slopes and effects, given context means and their precisions."""
         m = len(self.scale)
         total = summed(self.configuration, mass, m)
-        noise = 1.0 / np.maximum(total, np.finfo(np.float64).tiny)
+        noise = 1.0 / np.clip(total, np.finfo(np.float64).tiny, FINEST**-2)
         share = mass / np.maximum(total[self.configuration], np.finfo(np.float64).tiny)
         shaped = np.array([SHAPE in key for key in self.cross.keys])  # these say what the slopes leave over, so slopes go first
         for _ in range(3):
@@ -141,7 +143,7 @@ class _Work:
             rest = summed(self.configuration, share * (mean - moved), m)
             weight = 1.0 / (self.pool.variance[1:].sum(axis=0)[self.cross.regime] + noise)
             effects = self.pool.contributions().sum(axis=0)
-            self.intercept = float(weight @ (rest - effects) / weight.sum())
+            self.intercept = float((weight * (rest - effects)).sum() / weight.sum())
             self.intercept += self.pool.sweep(rest - self.intercept, noise)
         self.between = float(np.var(np.bincount(self.configuration, share * mean, m)))
 

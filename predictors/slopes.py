@@ -110,7 +110,7 @@ def _solve(level: Level, x: Array, code: Ints, rest: Array, weight: Array) -> Le
         w = np.where(known[j], weight, 0.0)
         mass = summed(code, w, n)
         centre[:n, j] = summed(code, w * np.where(known[j], x[j], 0.0), n) / np.where(mass > 0.0, mass, 1.0)
-        centre[n, j] = (w @ np.where(known[j], x[j], 0.0)) / max(float(w.sum()), 1e-300)
+        centre[n, j] = (w * np.where(known[j], x[j], 0.0)).sum() / max(float(w.sum()), 1e-300)
         d[j] = np.where(known[j], x[j] - centre[code, j], 0.0)
     for j in range(p):
         for k in range(p):

@@ -125,7 +125,16 @@ def test_hangs_do_not_stretch_the_time_given_completion() -> None:
     hung = rng.random(1000) < 0.2
     model = fit(frame(np.where(hung, 600.0, time_s), completed=~hung, failed=hung))
     assert quantile(model, 0.95) < 2.0
-    np.testing.assert_allclose(model.p_complete([HERE], ["setup"]), 1.0 - hung.mean(), atol=0.02)
+    np.testing.assert_allclose(model.p_complete([HERE], ["setup"], np.zeros(1)), 1.0 - hung.mean(), atol=0.02)
+
+
+def test_what_outlived_the_fast_failures_will_complete_and_what_outlived_completion_hangs() -> None:
+    rng = np.random.default_rng(7)
+    fate = rng.choice(3, 4000, p=[0.2, 0.7, 0.1])  # fails at once, completes, hangs until it is given up as failed
+    time_s = np.choose(fate, [0.01, 1.0, 100.0]) * np.exp(rng.normal(0.0, 0.1, 4000))
+    model = fit(frame(time_s, completed=fate == 1, failed=fate != 1))
+    found = model.p_complete([HERE] * 3, ["setup"] * 3, np.array([0.0, 0.3, 20.0]))
+    np.testing.assert_allclose([0.7, 0.875, 0.0], found, atol=0.03)
 
 
 def test_two_modes_stay_two() -> None:
@@ -141,7 +150,7 @@ def test_tied_causes_are_exact_and_repeatable() -> None:
     rows = frame([5.0, 5.0, 5.0], completed=np.array([True, False, False]), failed=np.array([False, True, False]))
     first, second = (fit(rows).predict([HERE], ["setup"]).quantile([0.1, 0.5, 0.9]) for _ in range(2))
     np.testing.assert_array_equal(first, second)
-    np.testing.assert_allclose(fit(rows).p_complete([HERE], ["setup"]), 0.5, atol=0.05)
+    np.testing.assert_allclose(fit(rows).p_complete([HERE], ["setup"], np.zeros(1)), 0.5, atol=0.05)
 
 
 def test_one_event_among_five_is_answered() -> None:
@@ -218,3 +227,9 @@ def test_old_outcomes_of_a_configuration_fade() -> None:
 def test_settings_that_make_no_sense_are_refused(half_life: tuple[float | None, ...]) -> None:
     with pytest.raises(BadField, match="half_life"):
         FitSettings(half_life=half_life)
+
+
+def test_a_clock_that_repeats_itself_to_the_digit_is_fitted() -> None:
+    contexts = [Context(host="a", size_in=float(2**i) - 1.0, batch=float(2**i)) for i in range(4)]
+    model = fit(frame([1.0, 2.0, 4.0, 8.0] * 500, contexts))
+    np.testing.assert_allclose([quantile(model, 0.5, c) for c in contexts], [1.0, 2.0, 4.0, 8.0], rtol=0.02)

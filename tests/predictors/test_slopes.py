@@ -8,11 +8,11 @@ from predictors import slopes
 from predictors.contexts import Context
 
 
-def fitted(contexts: list[Context], log_time: np.ndarray, passes: int = 20) -> slopes.Slopes:
+def fitted(contexts: list[Context], log_time: np.ndarray, passes: int = 20, weight: float = 1e4) -> slopes.Slopes:
     x = slopes.features(contexts)
     found, codes = slopes.start(contexts, x)
     for _ in range(passes):
-        found = slopes.sweep(found, x, codes, log_time, np.full(len(contexts), 1e4))
+        found = slopes.sweep(found, x, codes, log_time, np.full(len(contexts), weight))
     return found
 
 
@@ -51,3 +51,9 @@ def test_variance_grows_with_the_distance_from_what_was_seen() -> None:
     asked = [Context(size_in=float(2**i) - 1.0) for i in (2, 10, 30)]
     _, variance = found.effect(slopes.features(asked), found.codes(asked))
     assert np.all(np.diff(variance) > 0.0)
+
+
+def test_numbers_that_move_together_and_are_known_very_precisely_share_the_slope() -> None:
+    contexts = [Context(size_in=float(2**i) - 1.0, batch=float(2**i)) for i in range(3)]
+    found = fitted(contexts, np.log(2.0) * np.arange(3), weight=1e10)
+    np.testing.assert_allclose(found.levels[0].slope[0], [0.5, 0.5, 0.0], atol=0.01)
