@@ -7,7 +7,7 @@ beyond the last one H grows by `slope` per unit of log t, a power law, so that S
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +20,11 @@ LOG_LONGEST = 690.0
 
 @dataclass(frozen=True)
 class Curve:
-    """One context's broken line: `log_t` ascending and `hazard` = H there, shape (n_knots,); `atom` = H(0)."""
+    """One context's broken line: `log_t` ascending and `hazard` = H there, shape (n_knots,); `atom` = H(0).
+
+    `p_complete` is the probability of completing rather than failing; `failing` (at most n_knots,) that of failing yet, of one
+    that still runs at each of the first knots. Empty where no failure is known.
+    """
 
     log_t: Array
     hazard: Array
@@ -28,6 +32,14 @@ class Curve:
     slope: float
     support: Support
     p_complete: float = 1.0
+    failing: Array = field(default_factory=lambda: np.empty(0))
+
+    def p_complete_at(self, elapsed_s: float) -> float:
+        """Probability of completing of one that has lasted elapsed_s: linear in log time between knots."""
+        if elapsed_s <= 0.0 or not len(self.failing):
+            return self.p_complete
+        fails = np.interp(np.log(elapsed_s), self.log_t[: len(self.failing)], self.failing, left=1.0 - self.p_complete)
+        return float(1.0 - fails)
 
     def hazard_at(self, t_s: Array) -> Array:
         """H(t), t of shape (n,)."""

@@ -50,9 +50,10 @@ class HierarchicalHazards:
             raise NoEvidence("phase", missing, "send completed attempts with this phase, or import recorded ones")
         return GridHazard(tuple(self.strata[phase].curve(context) for context, phase in zip(contexts, phases, strict=True)))
 
-    def p_complete(self, contexts: Sequence[Context], phases: Sequence[str]) -> Array:
-        """Probability of completing rather than failing, shape (n_pairs,)."""
-        return np.array([curve.p_complete for curve in self.predict(contexts, phases).curves])
+    def p_complete(self, contexts: Sequence[Context], phases: Sequence[str], elapsed_s: Array) -> Array:
+        """Probability of completing rather than failing, shape (n_pairs,), of phases that have lasted elapsed_s (n_pairs,)."""
+        curves = self.predict(contexts, phases).curves
+        return np.array([curve.p_complete_at(age_s) for curve, age_s in zip(curves, elapsed_s.tolist(), strict=True)])
 
     def after(self, changes: Sequence[Change], commit: int) -> HierarchicalHazards:
         """The model that also knows `changes` up to `commit`; a phase met for the first time is placed by them alone."""

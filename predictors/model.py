@@ -53,8 +53,8 @@ class Model(Protocol):
     def phases(self) -> tuple[str, ...]:
         """Phases with a known outcome, sorted."""
 
-    def p_complete(self, contexts: Sequence[Context], phases: Sequence[str]) -> Array:
-        """Probability of completing rather than failing, shape (n_pairs,)."""
+    def p_complete(self, contexts: Sequence[Context], phases: Sequence[str], elapsed_s: Array) -> Array:
+        """Probability of completing rather than failing, shape (n_pairs,), of phases that have lasted elapsed_s (n_pairs,)."""
 
     def after(self, changes: Sequence[Change], commit: int) -> Model:
         """The model that also knows `changes`, in their order, up to `commit`; self is untouched."""

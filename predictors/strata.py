@@ -188,13 +188,15 @@ def curve_of(hazards: Array, log_t: Array, spread: float, log_longest: float, su
     log_s = np.cumsum(np.log1p(-every))
     p_complete = 1.0
     cumulative = -log_s
+    failing = np.empty(0)
     if closed[1].any() or hazards[1, -1] > 0.0:
         before = np.exp(np.append(0.0, log_s[:-1]))
         open_share = hazards[0, -1] / max(hazards[:, -1].sum(), LEAST)
         incidence = np.append(before * closed[0], np.exp(log_s[-1]) * open_share)
         left = np.cumsum(incidence[::-1])[::-1]
         p_complete = float(min(left[0], 1.0))
+        failing = np.clip(1.0 - left[2:] / np.maximum(np.exp(log_s[1:]), 1e-300), 0.0, 1.0)
         cumulative = -np.log(np.maximum(left[1:] / left[0], 1e-300))
     slope = float(np.clip(hazards[:, -1].sum(), 0.02, 50.0)) / spread
     knots, height = tails.extended(log_t, cumulative[1:], slope, log_longest)
-    return Curve(knots, height, float(cumulative[0]), tails.SLOPE, support, p_complete)
+    return Curve(knots, height, float(cumulative[0]), tails.SLOPE, support, p_complete, failing)

@@ -75,7 +75,7 @@ def _answered(serving: Serving, questions: list[Question], asking: Asking, place
     contexts, phases = [q.context for q in questions], [q.phase for q in questions]
     whole = model.predict(contexts, phases)
     elapsed = np.array([q.elapsed_s if q.elapsed_s is not None else 0.0 for q in questions])
-    complete = model.p_complete(contexts, phases)
+    complete = model.p_complete(contexts, phases, elapsed)
     # A law conditioned on age zero is not the whole law where there is an atom at zero, so the two kinds are read apart.
     aged = np.array([q.elapsed_s is not None for q in questions])
     read = _Reading.empty(len(questions), len(asking.levels))
@@ -84,8 +84,9 @@ def _answered(serving: Serving, questions: list[Question], asking: Asking, place
             part = whole if pick.size == len(questions) else whole.take(pick)
             read.fill(pick, part.residual(elapsed[pick]) if residual else part, asking.levels)
     ids = [asking.prediction_ids[place] for place in places]
-    chances = [None if old else float(p) for p, old in zip(complete, aged, strict=True)]
-    return [_render(serving, q, asking, ids[i], whole.support[i], read.of(i), chances[i]) for i, q in enumerate(questions)]
+    return [
+        _render(serving, q, asking, ids[i], whole.support[i], read.of(i), float(complete[i])) for i, q in enumerate(questions)
+    ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +149,7 @@ def _render(
     prediction_id: str,
     support: Support,
     read: dict[str, Any],
-    p_complete: float | None,
+    p_complete: float,
 ) -> Answered:
     """One answer as JSON and as a ledger row; the row keeps the hash of the JSON."""
     status, reasons = judge(support, q.elapsed_s)
