@@ -1,0 +1,1 @@
+"""Evidence: whether what was answered came true."""
