@@ -16,6 +16,7 @@ from predictors.counts import Marks, edges_of, events, exposure, marks
 from predictors.distribution import Array
 from predictors.effects import Ints, summed
 from predictors.frames import Flags, Frame
+from predictors.joint.dependence import Residuals
 from predictors.location import Location
 from predictors.model import Change
 from predictors.settings import FitSettings
@@ -96,6 +97,13 @@ def placed(phase: str, rows: Rows, settings: FitSettings, commit: int) -> tuple[
         fit_commit=commit,
     )
     return stratum, marks(z_entry, z_exit, rows.completed | rows.failed, edges)
+
+
+def residuals(stratum: Stratum, rows: Rows, attempt: Ints) -> Residuals:
+    """Standardised residuals of the completed rows; `attempt` (n_rows,) numbers their attempts."""
+    done = rows.completed & (rows.duration_s > 0.0)
+    z = _standardised(stratum.location, stratum.phase, rows)[1]
+    return Residuals(attempt[done], rows.contexts, rows.context[done], z[done])
 
 
 def _located(phase: str, rows: Rows, settings: FitSettings) -> Location:

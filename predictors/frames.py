@@ -5,7 +5,7 @@ What a model fits on passes through `frame_of`; what it learns afterwards passes
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
@@ -28,7 +28,8 @@ class Frame:
     """Informative observations, in the order in which they became known; arrays have shape (n_rows,).
 
     `contexts` are distinct and `phases` are names; `context` and `phase` index into them. Rows neither completed,
-    failed nor running were cancelled or timed out. `uninformative` counts rows left out since they say nothing.
+    failed nor running were cancelled or timed out. `uninformative` counts rows left out since they say nothing. `attempt` numbers
+    the attempts rows belong to; it may be empty, and then nothing is learned of what phases of an attempt have in common.
     """
 
     contexts: tuple[Context, ...]
@@ -43,6 +44,7 @@ class Frame:
     weight: Array
     known_from: Ints
     uninformative: int = 0
+    attempt: Ints = field(default_factory=lambda: np.empty(0, dtype=np.int64))
 
     def __len__(self) -> int:
         return len(self.duration_s)
@@ -98,6 +100,7 @@ def frame_of(table: pa.Table) -> Frame:
         weight=clock_weight(table),
         known_from=table["known_from"].to_numpy().astype(np.int64),
         uninformative=uninformative,
+        attempt=table["attempt_id"].combine_chunks().dictionary_encode().indices.to_numpy(zero_copy_only=False).astype(np.int64),
     )
 
 

@@ -17,6 +17,7 @@ from predictors.contexts import Context
 from predictors.distribution import Array
 from predictors.frames import Frame
 from predictors.grids import GridHazard
+from predictors.joint.dependence import INDEPENDENT, Dependence, Residuals, learn
 from predictors.model import Change
 from predictors.settings import FitSettings
 from predictors.strata import Stratum
@@ -27,12 +28,16 @@ __all__ = ["FitSettings", "HierarchicalHazards", "fit"]
 
 @dataclass(frozen=True)
 class HierarchicalHazards:
-    """The fitted model: one stratum per phase, outcomes known up to `commit`, fitted as of `fit_commit`."""
+    """The fitted model: one stratum per phase, outcomes known up to `commit`, fitted as of `fit_commit`.
+
+    `dependence` is what phases of an attempt and attempts on a host have in common, as of the fit.
+    """
 
     strata: Mapping[str, Stratum]
     commit: int
     fit_commit: int
     settings: FitSettings
+    dependence: Dependence = INDEPENDENT
 
     def knows(self, phase: str) -> bool:
         """Whether any outcome of the phase is known."""
@@ -71,8 +76,12 @@ class HierarchicalHazards:
 
 def fit(frame: Frame, commit: int, settings: FitSettings) -> HierarchicalHazards:
     """The model fitted on a frame known as of `commit`. Deterministic to the bit: fixed order, no random numbers."""
-    strata = {}
+    strata: dict[str, Stratum] = {}
+    residuals: dict[str, Residuals] = {}
     for number, phase in enumerate(frame.phases):
-        rows = founding.rows_in(frame, frame.phase == number)
+        mine = frame.phase == number
+        rows = founding.rows_in(frame, mine)
         strata[phase] = founding.counted(*founding.placed(phase, rows, settings, commit), rows)
-    return HierarchicalHazards(strata, commit, commit, settings)
+        if len(frame.attempt):
+            residuals[phase] = founding.residuals(strata[phase], rows, frame.attempt[mine])
+    return HierarchicalHazards(strata, commit, commit, settings, learn(residuals))

@@ -11,6 +11,7 @@ import pyarrow as pa
 from predictors.contexts import CATEGORIES, NUMBERS, Context
 from predictors.distribution import Array, Distribution
 from predictors.frames import clock_weight, informative, seconds
+from predictors.joint.dependence import Dependence
 from telemetry.words import Ended
 
 
@@ -42,6 +43,10 @@ class Model(Protocol):
     @property
     def fit_commit(self) -> int:
         """Commit number as of which it was fitted."""
+
+    @property
+    def dependence(self) -> Dependence:
+        """What phases of an attempt and attempts on a host have in common."""
 
     def knows(self, phase: str) -> bool:
         """Whether any outcome of the phase is known."""

@@ -12,6 +12,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,8 @@ import numpy as np
 from predictors.distribution import Array
 from predictors.effects import Effects
 from predictors.hazards import FitSettings, HierarchicalHazards
+from predictors.joint.dependence import INDEPENDENT, Dependence
+from predictors.joint.ranks import Correlations
 from predictors.location import Location
 from predictors.slopes import Level, Slopes
 from predictors.strata import Node, Stratum
@@ -74,6 +77,9 @@ def packed(model: HierarchicalHazards) -> bytes:
         "settings": asdict(model.settings),
         "strata": [_pack_stratum(f"s{i}", stratum, arrays) for i, stratum in enumerate(model.strata.values())],
     }
+    if model.dependence != INDEPENDENT:
+        rho = model.dependence.rho
+        header["dependence"] = {"rho": dict(rho.rho), "pairs": dict(rho.pairs), "share": dict(model.dependence.share)}
     text = json.dumps(header, ensure_ascii=False, allow_nan=False).encode()
     target = io.BytesIO()
     np.savez(target, header=np.frombuffer(text, dtype=np.uint8), **arrays)
@@ -88,7 +94,13 @@ def unpacked(content: bytes) -> HierarchicalHazards:
             raise NewerStore("model file", f"schema {header['schema']}", f"this program reads up to {SCHEMA}; fit again")
         strata = [_unpack_stratum(f"s{i}", words, arrays) for i, words in enumerate(header["strata"])]
     settings = header["settings"] | {"half_life": tuple(header["settings"]["half_life"])}
-    return HierarchicalHazards({s.phase: s for s in strata}, header["commit"], header["fit_commit"], FitSettings(**settings))
+    known = header.get("dependence")
+    dependence = INDEPENDENT
+    if known is not None:
+        rho = Correlations(MappingProxyType(known["rho"]), MappingProxyType(known["pairs"]))
+        dependence = Dependence(rho, MappingProxyType(known["share"]))
+    by_phase = {s.phase: s for s in strata}
+    return HierarchicalHazards(by_phase, header["commit"], header["fit_commit"], FitSettings(**settings), dependence)
 
 
 def _pack_stratum(at: str, s: Stratum, arrays: Arrays) -> dict[str, Any]:

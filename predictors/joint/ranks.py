@@ -63,7 +63,10 @@ def correlations(setup: ArrayLike, service: ArrayLike, paths: Sequence[Sequence[
     fisher: dict[str, float] = {}
     for node in sorted(rows, key=lambda name: _depth(name, parent)):
         above = parent[node]
-        fisher[node] = _shrunk(x[rows[node]], y[rows[node]], 0.0 if above is None else fisher[above])
+        if above is not None and len(rows[above]) == len(rows[node]):
+            fisher[node] = fisher[above]  # the same pairs again say nothing more
+        else:
+            fisher[node] = _shrunk(x[rows[node]], y[rows[node]], 0.0 if above is None else fisher[above])
     return Correlations(
         MappingProxyType({node: float(np.tanh(z)) for node, z in fisher.items()}),
         MappingProxyType({node: len(places) for node, places in rows.items()}),
