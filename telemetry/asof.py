@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from telemetry.rows import Row
 from telemetry.store.reader import Reader
-from telemetry.tables import Attempt, Event, ModelFile, Observation, Quarantine
+from telemetry.tables import Attempt, Event, Grant, HostProfile, ModelFile, Observation, Quarantine
 
 _OBSERVED = "observation_id attempt_id phase segment started_ns entry_s duration_s ended cause clock known_from"
 _CONTEXT = "host device family model runtime precision mode state batch size_in corunners"
@@ -37,6 +37,12 @@ def commit_at(reader: Reader, wall_ns: int) -> int:
     """Newest commit made at or before the UTC wall time `wall_ns`; 0 if there was none."""
     [(commit,)] = reader.rows("SELECT coalesce(max(known_from), 0) FROM commits WHERE committed_ns <= ?", [wall_ns])
     return int(commit)
+
+
+def committed_ns(reader: Reader, commit: int) -> int | None:
+    """UTC wall time of a commit, ns; None if there is no such commit."""
+    found = reader.rows("SELECT committed_ns FROM commits WHERE known_from = ?", [commit])
+    return int(found[0][0]) if found else None
 
 
 def attempts(reader: Reader, ids: Sequence[str], commit: int) -> dict[str, Attempt]:
@@ -154,9 +160,80 @@ def count_ended(reader: Reader, commit: int) -> int:
     return int(reader.rows(sql, [commit, commit])[0][0])
 
 
+def count_quarantined(reader: Reader, commit: int) -> int:
+    """How many spans stand in quarantine at `commit`."""
+    sql = f"SELECT count(*) FROM quarantine q WHERE {_STANDING.format('q')}"  # noqa: S608  constants
+    return int(reader.rows(sql, [commit, commit])[0][0])
+
+
 def models(reader: Reader, commit: int) -> list[ModelFile]:
     """Fitted models known at `commit`, newest first."""
     return rows_of(ModelFile, reader.arrow("SELECT * FROM models WHERE known_from <= ? ORDER BY known_from DESC", [commit]))
+
+
+def profiles(reader: Reader, commit: int) -> list[HostProfile]:
+    """Profiles of all hosts known at `commit`, the newest measured first."""
+    return rows_of(
+        HostProfile, reader.arrow("SELECT * FROM host_profiles WHERE known_from <= ? ORDER BY measured_ns DESC", [commit])
+    )
+
+
+def grants(reader: Reader, commit: int) -> dict[str, Grant]:
+    """Versions of all grants standing at `commit`, by grant_id."""
+    sql = f"SELECT g.* FROM grants g WHERE {_STANDING.format('g')} ORDER BY g.grant_id"  # noqa: S608  constants
+    return {row.grant_id: row for row in rows_of(Grant, reader.arrow(sql, [commit, commit]))}
+
+
+def hosts(reader: Reader, commit: int) -> pa.Table:
+    """Hosts that attempts known at `commit` name: host, attempts (count), newest_ns (UTC ns the newest became known), by name."""
+    sql = """
+        WITH named AS (SELECT host, count(*) AS attempts, max(known_from) AS newest FROM attempts
+                       WHERE host IS NOT NULL AND known_from <= ? GROUP BY host)
+        SELECT host, attempts, committed_ns AS newest_ns FROM named JOIN commits ON known_from = newest ORDER BY host
+    """
+    return reader.arrow(sql, [commit])
+
+
+def recent_contexts(reader: Reader, commit: int, newest: int, limit: int) -> pa.Table:
+    """Contexts of work among the `newest` attempts known at `commit`, each with `attempts` (count): `limit` of them, newest first."""
+    names = ", ".join(_CONTEXT.split())
+    sql = f"""
+        WITH recent AS (SELECT {names}, known_from FROM attempts WHERE known_from <= ? AND purpose = 'work'
+                        ORDER BY known_from DESC, attempt_id DESC LIMIT ?)
+        SELECT {names}, count(*) AS attempts FROM recent GROUP BY {names}
+        ORDER BY max(known_from) DESC, attempts DESC, {names} LIMIT ?
+    """  # noqa: S608  constants of this file
+    return reader.arrow(sql, [commit, newest, limit])
+
+
+def judged(reader: Reader, commit: int, newest: int) -> pa.Table:
+    """Answers about phases that have begun, with what is known of their length: the first of each attempt, phase and kind.
+
+    Columns: prediction_id, phase, elapsed_s, context, quantiles_s, actual_s, ended, started_ns. While a phase runs, `ended` is
+    running and actual_s what its length is known to exceed: cutting by what has ended would leave the long ones out. The
+    `newest` by started_ns, in order of started_ns, then prediction_id.
+    """
+    # The ledger's wide rows are fetched for the picked ids only.
+    sql = f"""
+        WITH known AS (
+            SELECT o.prediction_id, o.actual_s, o.ended, o.started_ns FROM outcomes o WHERE {_STANDING.format("o")}
+            UNION ALL
+            SELECT p.prediction_id, b.duration_s - coalesce(p.elapsed_s, 0), b.ended, b.started_ns
+            FROM observations b JOIN predictions p USING (attempt_id, phase)
+            WHERE {_STANDING.format("b")} AND b.ended = 'running' AND b.started_ns IS NOT NULL
+                AND b.duration_s > coalesce(p.elapsed_s, 0)
+        ), picked AS (
+            SELECT p.prediction_id, k.actual_s, k.ended, k.started_ns
+            FROM predictions p JOIN known k USING (prediction_id) WHERE p.known_from <= ?
+            QUALIFY row_number() OVER (
+                PARTITION BY p.attempt_id, p.phase, p.elapsed_s IS NULL ORDER BY p.made_ns, p.prediction_id, k.ended = 'running'
+            ) = 1
+            ORDER BY k.started_ns DESC, p.prediction_id DESC LIMIT ?
+        )
+        SELECT prediction_id, p.phase, p.elapsed_s, p.context, p.quantiles_s, k.actual_s, k.ended, k.started_ns
+        FROM picked k JOIN predictions p USING (prediction_id) ORDER BY k.started_ns, prediction_id
+    """  # noqa: S608  constants of this file
+    return reader.arrow(sql, [commit, commit, commit, commit, commit, newest])
 
 
 def rows_of(table: type[R], found: pa.Table) -> list[R]:

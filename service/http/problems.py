@@ -6,6 +6,7 @@ import logging
 import re
 
 from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
 from fastapi.responses import Response
 from pydantic import ValidationError
 from starlette.exceptions import HTTPException
@@ -82,6 +83,12 @@ def install(app: FastAPI) -> None:
     @app.exception_handler(ValidationError)
     async def _body(_request: Request, error: ValidationError) -> Response:
         return of_validation(error)
+
+    @app.exception_handler(RequestValidationError)
+    async def _query(_request: Request, error: RequestValidationError) -> Response:
+        first = error.errors()[0]
+        place = [str(part) for part in first["loc"] if part != "query"]
+        return problem(422, "bad-field", ".".join(place) or "query", str(first["input"]), first["msg"])
 
     @app.exception_handler(HTTPException)
     async def _http(request: Request, error: HTTPException) -> Response:

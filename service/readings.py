@@ -1,0 +1,170 @@
+"""Wire models of what can be read: hosts and profiles, work seen and running, how far the store has come, coverage."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from service.schemas import ContextIn
+
+
+class GrantOut(BaseModel):
+    """Permission under which a host was measured."""
+
+    grant_id: str
+    granted_by: str
+    probes: list[str]
+    not_before_ns: int
+    expires_ns: int
+    revoked_ns: int | None
+    in_force: Annotated[bool, Field(description="Whether something may be run under it now.")]
+    max_run_s: float
+    max_threads: int
+    max_memory_bytes: int
+    max_disk_bytes: int
+
+
+class RateOut(BaseModel):
+    """One measured rate; its unit ends the name."""
+
+    name: str
+    median: float
+    spread: Annotated[float, Field(description="Standard deviation as a share of the median.")]
+    samples: Annotated[int, Field(description="Measurements (count) behind it.")]
+    complaints: Annotated[list[str], Field(description="What speaks against trusting it, and what to do.")]
+
+
+class ProfileOut(BaseModel):
+    """The newest profile of a host."""
+
+    profile_id: str
+    host: str
+    measured_ns: int
+    age_s: float
+    partial: Annotated[bool, Field(description="Stopped before all probes were done.")]
+    versions: Annotated[int, Field(description="Profiles (count) of this host so far.")]
+    condition: dict[str, str | int | float | None]
+    rates: list[RateOut]
+    grant: GrantOut | None
+
+
+class HostOut(BaseModel):
+    """A host that work ran on, or that was measured."""
+
+    host: str
+    attempts: int
+    newest_attempt_ns: Annotated[int | None, Field(description="UTC ns at which its newest attempt became known.")]
+    running: Annotated[int, Field(description="Attempts (count) running on it now.")]
+    profile_id: Annotated[str | None, Field(description="Its newest profile; null if it was never measured.")]
+    measured_ns: int | None
+
+
+class HostsOut(BaseModel):
+    """Hosts by name."""
+
+    hosts: list[HostOut]
+
+
+class SeenContextOut(BaseModel):
+    """A context that recent attempts had."""
+
+    context: ContextIn
+    attempts: int
+
+
+class ContextsOut(BaseModel):
+    """Contexts of recent work, newest first."""
+
+    contexts: list[SeenContextOut]
+
+
+class OpenPhaseOut(BaseModel):
+    """A phase that runs now; `remaining_s` is null where nothing is known of its kind."""
+
+    attempt_id: str
+    phase: str
+    context: ContextIn
+    elapsed_s: float
+    elapsed_source: Literal["given", "monotonic", "last_event"]
+    remaining_s: list[float] | None
+    status: Literal["shadow", "extrapolated", "thin", "calibrated"]
+    reasons: list[str]
+
+
+class RunningOut(BaseModel):
+    """What runs now, newest attempt first; a look for people: not kept in the ledger, so never scored."""
+
+    levels: Annotated[list[float], Field(description="Levels of the quantiles in `remaining_s`.")]
+    attempts: Annotated[int, Field(description="Attempts (count) running; the newest of them are listed.")]
+    phases: list[OpenPhaseOut]
+
+
+class OverviewOut(BaseModel):
+    """How far the service has come; the commit numbers are the store's time."""
+
+    now_ns: int
+    ready: bool
+    phases: Annotated[list[str], Field(description="Phases that can be answered.")]
+    last_commit: int
+    last_commit_ns: int | None
+    learned_to: int
+    ledger_pending: Annotated[int, Field(description="Answers (count) given and not yet committed.")]
+    ended: Annotated[int, Field(description="Phases (count) known to have ended.")]
+    quarantined: Annotated[int, Field(description="Spans (count) set aside as unusable.")]
+    model_id: str | None
+    model_fitted_ns: int | None
+    model_observations: int | None
+
+
+class CoverageQuery(BaseModel):
+    """Which answers a coverage report is made from."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    newest: Annotated[int, Field(ge=1, le=200_000, description="Look at so many answers, those whose phases began last.")] = (
+        20_000
+    )
+
+
+class ExceededOut(BaseModel):
+    """How often the quantile at `level` was passed, over resolved answers, with the exact 95 % interval."""
+
+    level: float
+    nominal: Annotated[float, Field(description="Share promised: 1 - level.")]
+    misses: int
+    n: Annotated[int, Field(description="Answers (count) of which it is known whether they were passed.")]
+    unresolved: Annotated[int, Field(description="Answers (count) whose phase was cut off below the quantile, or runs below it.")]
+    share: float
+    low: float
+    high: float
+    weighted: Annotated[float | None, Field(description="Share corrected for the unresolved by weights 1/G.")]
+    outside: Annotated[bool, Field(description="Whether the promised share lies outside the interval.")]
+
+
+class StratumOut(BaseModel):
+    """Coverage and score of one stratum; a null phase, state or host means any, an empty one unknown."""
+
+    asked: Literal["at_start", "while_running"]
+    phase: str | None
+    state: str | None
+    host: str | None
+    n: int
+    completed: int
+    censored: int
+    failed: int
+    exceeded: list[ExceededOut]
+    crps_log: Annotated[float | None, Field(description="Mean proper score in log time, nats; lower is better.")]
+
+
+class CoverageOut(BaseModel):
+    """Whether answers came true: marginal coverage per stratum over the answers looked at, never per request."""
+
+    as_of_commit: int
+    answers: Annotated[
+        int, Field(description="Answers (count) looked at: the first of each attempt, phase and kind of question.")
+    ]
+    levels: list[float]
+    worst: Annotated[str | None, Field(description="The stratum whose promise lies farthest outside its interval, in words.")]
+    strata: Annotated[list[StratumOut], Field(description="Worst first.")]
+    pooled: list[StratumOut]
