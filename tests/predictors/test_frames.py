@@ -19,9 +19,9 @@ def observed(*rows: dict[str, Any]) -> pa.Table:
     """Observations as `telemetry.asof` gives them, from what differs between rows."""
     plain = {
         "phase": "setup", "entry_s": 0.0, "duration_s": 1.0, "ended": "completed", "clock": "monotonic", "known_from": 1,
-        "change": 1, "known_at": 1,
+        "change": 1, "known_at": 1, "attempt_id": "a",
     } | dict.fromkeys((*CATEGORIES, *NUMBERS))  # fmt: skip
-    types = {name: pa.string() for name in (*CATEGORIES, "phase", "ended", "clock")} | {name: pa.float64() for name in NUMBERS}
+    types = {name: pa.string() for name in (*CATEGORIES, "phase", "ended", "clock", "attempt_id")} | {name: pa.float64() for name in NUMBERS}
     return pa.table({name: pa.array([(plain | row)[name] for row in rows], types.get(name)) for name in plain})
 
 
@@ -30,6 +30,11 @@ def test_rows_with_one_context_share_it() -> None:
     assert frame.context[0] == frame.context[2]
     expected = [Context(host="a"), Context(host="b", batch=2.0), Context(host="a"), Context(host="b")]
     assert expected == [frame.contexts[i] for i in frame.context]
+
+
+def test_phases_of_one_attempt_share_its_number() -> None:
+    frame = frame_of(observed({"attempt_id": "a"}, {"attempt_id": "b"}, {"attempt_id": "a", "phase": "service"}))
+    assert [True, False] == [frame.attempt[0] == frame.attempt[i] for i in (2, 1)]
 
 
 def test_phases_keep_their_names() -> None:
