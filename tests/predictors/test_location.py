@@ -131,3 +131,11 @@ def test_components_differ_between_regimes() -> None:
     found = fitted(contexts, rows_of(own[context] + rng.normal(0, 0.05, len(context)), context))
     _, (cold, cached) = found.centre([Context(host="new", state="cold"), Context(host="new", state="cached")])
     assert cold > 10 * cached
+
+
+def test_scales_are_not_shortened_by_rows_that_place_their_own_centre() -> None:
+    rng = np.random.default_rng(RNG_SEED)
+    contexts = [Context(model=f"m{i}") for i in range(400)]
+    context = np.repeat(np.arange(400), 2)
+    found = fitted(contexts, rows_of(rng.normal(0.0, 1.0, 400)[context] + rng.normal(0.0, 0.2, 800), context))
+    np.testing.assert_allclose(found.scale["service"], 0.2, rtol=0.15)

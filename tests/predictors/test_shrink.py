@@ -48,3 +48,11 @@ def test_normal_hazards_multiply_to_the_normal_law() -> None:
     hazards = normal_hazards(np.array([-1.0, 0.0, 1.0]), 2.0)
     np.testing.assert_allclose(np.cumprod(1.0 - hazards[:-1]), [1.0, 0.841345, 0.5, 0.158655], atol=1e-6)
     assert (0.0, 2.0) == (hazards[0], hazards[-1])
+
+
+def test_a_parent_is_judged_without_the_child() -> None:
+    # Pairs of children: a parent that holds the child itself would lie halfway to it and look twice as near.
+    rng = np.random.default_rng(4)
+    p = rng.beta(16.0 * 0.2, 16.0 * 0.8, size=(500, 8))
+    events = np.append(rng.binomial(50, p), np.zeros((500, 1)), axis=1).astype(float)
+    assert strength(events, np.full((500, 9), 50.0), np.repeat(np.arange(250), 2), np.full(9, 0.2)) <= 16.0

@@ -151,3 +151,15 @@ def test_the_order_of_two_batches_is_the_order_of_one() -> None:
     rows = [change(float(t), context=c) for t, c in [(1.0, KNOWN), (2.0, NEW), (0.5, KNOWN), (3.0, NEW)]]
     model = fitted()
     assert counts(model.after(rows, 104)) == counts(model.after(rows[:1], 101).after(rows[1:], 104))
+
+
+def test_configurations_fade_by_their_own_outcomes_only() -> None:
+    n, none = 40, np.zeros(40, dtype=bool)
+    context = np.arange(n) % 4 // 3  # three outcomes of the one to each of the other
+    zero, time_s = np.zeros(n, dtype=np.int64), np.linspace(1.0, 2.0, n)
+    frame = Frame(
+        (KNOWN, NEW), ("setup",), context, zero, np.zeros(n), time_s, ~none, none, none, np.ones(n), np.arange(1, n + 1)
+    )
+    nodes = hazards.fit(frame, n, FitSettings(half_life=(None,) * 5 + (10.0,))).strata["setup"].nodes
+    for asked, outcomes in ((KNOWN, 30), (NEW, 10)):
+        np.testing.assert_allclose(nodes[asked.path("setup")[-1]].n_eff, sum(0.5 ** (k / 10.0) for k in range(outcomes)))
