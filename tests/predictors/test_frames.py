@@ -21,7 +21,8 @@ def observed(*rows: dict[str, Any]) -> pa.Table:
         "phase": "setup", "entry_s": 0.0, "duration_s": 1.0, "ended": "completed", "clock": "monotonic", "known_from": 1,
         "change": 1, "known_at": 1, "attempt_id": "a",
     } | dict.fromkeys((*CATEGORIES, *NUMBERS))  # fmt: skip
-    types = {name: pa.string() for name in (*CATEGORIES, "phase", "ended", "clock", "attempt_id")} | {name: pa.float64() for name in NUMBERS}
+    types = {name: pa.string() for name in (*CATEGORIES, "phase", "ended", "clock", "attempt_id")}
+    types |= {name: pa.float64() for name in NUMBERS}
     return pa.table({name: pa.array([(plain | row)[name] for row in rows], types.get(name)) for name in plain})
 
 
