@@ -100,9 +100,10 @@ def _tell(answers: list[Answer], *, as_json: bool) -> None:
         print_json({"answers": [a.model_dump() for a in answers]})
         return
     from rich.console import Console
-    from rich.table import Table
+    from rich.table import Column, Table
 
-    table = Table("phase", "status", "evidence", *[f"p{100 * p:g} s" for p in answers[0].levels], "mean s")
+    wide = [Column("status", overflow="fold"), Column("evidence", overflow="fold")]
+    table = Table("phase", *wide, *[f"p{100 * p:g} s" for p in answers[0].levels], "mean s")
     for a in answers:
         evidence = f"{a.support.n} at {a.support.level}" if a.support else "none"
         values = a.quantiles_s or []
@@ -113,7 +114,7 @@ def _tell(answers: list[Answer], *, as_json: bool) -> None:
     Console().print(table)
     for a in answers:
         for b in a.beyond:
-            least = f"at least {b.at_least_s:.4g} s; {b.needs_n} more outcomes needed"
+            least = f"at least {b.at_least_s:.4g} s; further outcomes needed: {b.needs_n}"
             typer.echo(f"{a.phase}: p{100 * b.level:g} is not claimed yet ({least})")
         if a.needs:
             typer.echo(f"{a.phase}: {a.needs}")

