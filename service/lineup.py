@@ -10,10 +10,11 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from calibrate.evidence.reliability import Reliability
 from predictors.contexts import Context
 from service.engine import Question, Serving
 from telemetry.errors import BadField, UnknownId
-from telemetry.tables import Prediction
+from telemetry.tables import PlanAnswer, Prediction
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,9 +41,14 @@ class Lineup:
     clock_id: str
     serving: Serving | None = None
     running: Mapping[str, RunningAttempt] = field(default_factory=dict)
-    ledger: deque[Prediction] = field(default_factory=deque)
+    ledger: deque[Prediction | PlanAnswer] = field(default_factory=deque)
+    reliability: Mapping[str, Reliability] = field(default_factory=dict)
     learned_to: int = 0
     monotonic_ns: Callable[[], int] = time.monotonic_ns
+
+    def reliability_of(self, question: str) -> Reliability:
+        """How earlier composite answers of this kind turned out."""
+        return self.reliability.get(question, Reliability())
 
     def running_question(self, attempt_id: str, phase: str, elapsed_s: float | None) -> Question:
         """Question about a running attempt by id, aged by this machine's clock where that is the attempt's own."""

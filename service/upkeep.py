@@ -5,9 +5,11 @@ from __future__ import annotations
 import logging
 import threading
 
+from calibrate.evidence.reliability import Reliability
 from service.derive import Derived, derive, derived_to
 from service.engine import Serving
 from service.lineup import Lineup
+from service.plan_scoring import WaitingPlans, with_outcomes
 from service.refit import Refitter, caught_up, restored
 from service.scoring import Waiting
 from service.settings import Settings
@@ -15,7 +17,7 @@ from telemetry import asof
 from telemetry.errors import PhasecastError, StoreError
 from telemetry.store.batch import Batch
 from telemetry.store.file import Store
-from telemetry.tables import Prediction
+from telemetry.tables import PlanAnswer, Prediction
 
 log = logging.getLogger(__name__)
 LEDGER_BATCH = 5_000
@@ -37,6 +39,10 @@ class Upkeep:
     def _recover(self) -> None:
         """Take up where the last process stopped: its model, its unscored answers, its open attempts."""
         upto = self._store.last_commit
+        self._plans = WaitingPlans(asof.plan_answers(self._reader, upto, scored=False))
+        outcomes = asof.plan_outcomes(self._reader, upto)
+        known = [(answer, outcomes[answer.answer_id]) for answer in asof.plan_answers(self._reader, upto, scored=True)]
+        self._lineup.reliability = {"chance": with_outcomes(Reliability(), known)}
         unscored = asof.rows_of(Prediction, asof.predictions(self._reader, upto, unscored=True))
         self._waiting = Waiting(unscored)
         self._lineup.serving = restored(self._store, self._reader, upto)
@@ -47,7 +53,7 @@ class Upkeep:
         touched = asof.touched(self._reader, self._derived_to, upto)
         self._take(derive(self._reader, sorted({*open_ids, *touched}), upto), upto)
         # A process that was killed between an observation's commit and its score's left answers that nobody else will join.
-        ids = sorted({row.attempt_id for row in unscored if row.attempt_id is not None})
+        ids = sorted({row.attempt_id for row in unscored if row.attempt_id is not None} | set(self._plans.attempt_ids))
         left = Derived()
         for row in asof.standing(self._reader, ids, upto).values():
             left.note(None, row)
@@ -64,7 +70,7 @@ class Upkeep:
 
     def _keep_answers(self) -> None:
         """Commit given answers to the ledger, and wait for their outcomes."""
-        ledger, taken = self._lineup.ledger, list[Prediction]()
+        ledger, taken = self._lineup.ledger, list[Prediction | PlanAnswer]()
         while ledger and len(taken) < LEDGER_BATCH:
             taken.append(ledger.popleft())
         if taken:
@@ -73,7 +79,8 @@ class Upkeep:
             except StoreError:
                 ledger.extendleft(reversed(taken))
                 raise
-            self._waiting.add(taken)
+            self._waiting.add(row for row in taken if isinstance(row, Prediction))
+            self._plans.add(row for row in taken if isinstance(row, PlanAnswer))
 
     def _take(self, derived: Derived, upto: int) -> None:
         """Publish what runs at once; commit what changed, learn it, score what ended."""
@@ -89,8 +96,13 @@ class Upkeep:
     def _score(self, derived: Derived) -> None:
         """Join answers to what ended or was corrected."""
         scored = self._waiting.score(self._reader, derived.ended, derived.corrected)
+        plans = self._plans.score([*derived.ended, *derived.corrected])
         if scored is not None:
             self._store.write(scored)
+        if plans:
+            self._store.write(Batch(tuple(outcome for _, outcome in plans)))
+            before = self._lineup.reliability_of("chance")
+            self._lineup.reliability = {"chance": with_outcomes(before, plans)}
 
     def _learn(self, commit: int) -> None:
         """Fold observations known by `commit` into the serving model."""

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from telemetry.rows import Row
 from telemetry.store.reader import Reader
-from telemetry.tables import Attempt, Event, Grant, HostProfile, ModelFile, Observation, Quarantine
+from telemetry.tables import Attempt, Event, Grant, HostProfile, ModelFile, Observation, PlanAnswer, PlanOutcome, Quarantine
 
 _OBSERVED = "observation_id attempt_id phase segment started_ns entry_s duration_s ended cause clock known_from"
 _CONTEXT = "host device family model runtime precision mode state batch size_in corunners"
@@ -195,7 +195,7 @@ def hosts(reader: Reader, commit: int) -> pa.Table:
 
 
 def recent_contexts(reader: Reader, commit: int, newest: int, limit: int) -> pa.Table:
-    """Contexts of work among the `newest` attempts known at `commit`, each with `attempts` (count): `limit` of them, newest first."""
+    """Contexts of the `newest` attempts of work known at `commit`, each with `attempts` (count): `limit` of them, newest first."""
     names = ", ".join(_CONTEXT.split())
     sql = f"""
         WITH recent AS (SELECT {names}, known_from FROM attempts WHERE known_from <= ? AND purpose = 'work'
@@ -234,6 +234,23 @@ def judged(reader: Reader, commit: int, newest: int) -> pa.Table:
         FROM picked k JOIN predictions p USING (prediction_id) ORDER BY k.started_ns, prediction_id
     """  # noqa: S608  constants of this file
     return reader.arrow(sql, [commit, commit, commit, commit, commit, newest])
+
+
+def plan_answers(reader: Reader, commit: int, *, scored: bool) -> list[PlanAnswer]:
+    """Composite answers known at `commit` that have an outcome by then, or have none; in order of known_from, then answer_id."""
+    has = "" if scored else "NOT "
+    sql = f"""
+        SELECT p.* FROM plan_answers p WHERE p.known_from <= ?
+            AND p.answer_id {has}IN (SELECT o.answer_id FROM plan_outcomes o WHERE {_STANDING.format("o")})
+        ORDER BY p.known_from, p.answer_id
+    """  # noqa: S608  constants of this file
+    return rows_of(PlanAnswer, reader.arrow(sql, [commit, commit, commit]))
+
+
+def plan_outcomes(reader: Reader, commit: int) -> dict[str, PlanOutcome]:
+    """Outcomes of composite answers standing at `commit`, by answer_id."""
+    sql = f"SELECT o.* FROM plan_outcomes o WHERE {_STANDING.format('o')} ORDER BY o.known_from, o.answer_id"  # noqa: S608
+    return {row.answer_id: row for row in rows_of(PlanOutcome, reader.arrow(sql, [commit, commit]))}
 
 
 def rows_of(table: type[R], found: pa.Table) -> list[R]:

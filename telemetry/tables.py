@@ -213,6 +213,77 @@ class Outcome(Row):
     started_ns: Annotated[int, Field(description="UTC wall time of the phase's start, ns; scored sets are cut by it.")]
 
 
+class PlanAnswer(Row):
+    """One served answer about a plan: a chance, or a latest start."""
+
+    table: ClassVar[str] = "plan_answers"
+    title: ClassVar[str] = "The ledger of composite answers: chances of meeting a deadline, and latest safe starts."
+    key: ClassVar[tuple[str, ...]] = ("answer_id",)
+
+    answer_id: Annotated[str, Field(description="Identity (UUIDv7), given in the answer.")]
+    request_id: Annotated[str, Field(description="The request it came with.")]
+    question: Annotated[str, Field(description="chance or latest_start.")]
+    attempt_id: Annotated[str | None, Field(description="Attempt the plan (or load) is about; null for a hypothetical one.")] = (
+        None
+    )
+    needed_by: Annotated[list[str], Field(description="Attempts after whose service the load is needed; empty for a chance.")]
+    made_ns: Annotated[int, Field(description="UTC wall time of the answer, ns.")]
+    as_of_commit: Annotated[int, Field(description="Commit number: the answer used nothing known later.")]
+    model_id: Annotated[str, Field(description="Fitted model (models.model_id).")]
+    asked: Annotated[str, Field(description="The question as JSON, with its seed.")]
+    level: Annotated[float, Field(gt=0, lt=1, description="Probability asked for, 0 to 1.")]
+    deadline_s: Annotated[
+        float | None, Field(description="Deadline in s from the attempt's eligible mark; null for a latest start.")
+    ] = None
+    start_s: Annotated[
+        float | None, Field(description="Latest safe start in s from made_ns; null for a chance, or if there is none.")
+    ] = None
+    probability: Annotated[
+        float, Field(description="P(completed by the deadline), or P(ready by the need) at the start advised.")
+    ]
+    mc_se: Annotated[float, Field(description="Monte Carlo standard error of the probability.")]
+    calibration_se: Annotated[
+        float, Field(description="Standard error of the probability from what plans answered so far turned out.")
+    ]
+    lower: Annotated[float, Field(description="Lower bound of the probability.")]
+    verdict: Annotated[
+        str, Field(description="holds, does_not_hold, cannot_certify; or safe, too_late, never, too_few_scenarios.")
+    ]
+    p_complete: Annotated[float, Field(description="Probability that every stage completes at all.")]
+    expected_late_s: Annotated[float, Field(description="Expected lateness, s.")]
+    expected_idle_s: Annotated[float | None, Field(description="Expected time the load waits, resident, for its need, s.")] = None
+    sum_of_p95_s: Annotated[
+        float | None, Field(description="What adding up the stages' own p95 would say, s; for comparison.")
+    ] = None
+    status: Annotated[str, Field(description="shadow, extrapolated, thin or calibrated: the lowest of its stages.")]
+    reasons: Annotated[list[str], Field(description="Why the status is what it is.")]
+    answer_sha256: Annotated[str, Field(description="SHA-256 of the answer's JSON as it was served.")]
+
+
+class PlanOutcome(Row):
+    """What became of a plan that was answered about."""
+
+    table: ClassVar[str] = "plan_outcomes"
+    title: ClassVar[str] = "What happened to each plan answered about, joined when it was known."
+    key: ClassVar[tuple[str, ...]] = ("answer_id",)
+    versioned: ClassVar[bool] = True
+
+    answer_id: Annotated[str, Field(description="The answer this is the truth of.")]
+    actual_s: Annotated[
+        float,
+        Field(
+            description="Chance: completion in s (or its lower bound). Latest start: ready minus needed in s, negative if early."
+        ),
+    ]
+    started_s: Annotated[float | None, Field(description="When the load really started, s from made_ns; null for a chance.")] = (
+        None
+    )
+    ended: Annotated[Ended, Field(description="How the attempt, or the load, ended.")]
+    met: Annotated[
+        bool | None, Field(description="Whether the deadline or need was met; null where censoring leaves it open.")
+    ] = None
+
+
 class ModelFile(Row):
     """One fitted model, kept as arrays and JSON beside the store."""
 
@@ -276,6 +347,8 @@ TABLES: tuple[type[Row], ...] = (
     Grant,
     Prediction,
     Outcome,
+    PlanAnswer,
+    PlanOutcome,
     ModelFile,
     StateRow,
     Quarantine,

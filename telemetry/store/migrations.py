@@ -34,7 +34,10 @@ class Step:
     reshape: Mapping[str, str] = field(default_factory=dict)
 
 
-STEPS: tuple[Step, ...] = (Step(to=1),)
+STEPS: tuple[Step, ...] = (
+    Step(to=1),
+    Step(to=2),  # new tables: plan_answers, plan_outcomes
+)
 """All steps there ever were, in order. The last one's `to` is the version this program writes."""
 
 

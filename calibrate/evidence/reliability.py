@@ -1,0 +1,37 @@
+"""How far composite probabilities have been off: calibrated phases do not make calibrated plans.
+
+With answered probabilities p_i and outcomes m_i in {0, 1}, the gap g = mean(m_i - p_i) has variance v = sum p_i (1 - p_i) / n^2
+if the answers are right. Before any outcome a bias b ~ N(0, PRIOR_SD^2) is believed; afterwards it is normal with mean
+g PRIOR_SD^2 / (PRIOR_SD^2 + v) and variance PRIOR_SD^2 v / (PRIOR_SD^2 + v). The standard error of the next answer is the root of
+both squared and added: never nothing, and large where plans have kept missing.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+PRIOR_SD = 0.05
+"""Standard deviation of the bias expected of plans nobody has checked yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reliability:
+    """Sums over answered plans whose outcome is known: their number, gaps m - p, and variances p (1 - p)."""
+
+    n: int = 0
+    gap: float = 0.0
+    variance: float = 0.0
+
+    def after(self, probability: float, *, met: bool) -> Reliability:
+        """With one more outcome."""
+        return Reliability(self.n + 1, self.gap + met - probability, self.variance + probability * (1.0 - probability))
+
+    @property
+    def calibration_se(self) -> float:
+        """Standard error that the bias of such answers adds to the next one."""
+        if self.n == 0:
+            return PRIOR_SD
+        gap, v, prior = self.gap / self.n, self.variance / self.n**2, PRIOR_SD**2
+        mean = gap * prior / (prior + v)
+        return math.sqrt(mean**2 + prior * v / (prior + v))

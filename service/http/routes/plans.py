@@ -1,0 +1,156 @@
+"""POST /v1/chance, /v1/latest-start, /v1/scenarios: composite questions, answered from the serving model alone."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import orjson
+from fastapi import APIRouter, Request
+from fastapi.responses import Response
+from starlette.concurrency import run_in_threadpool
+
+from predictors.contexts import Context
+from predictors.plans.graph import StageKind
+from service.http.limits import body_of
+from service.http.openapi import takes
+from service.http.running import Running, running
+from service.plan_schemas import (
+    ChanceRequest,
+    ChancesOut,
+    LatestStartIn,
+    LatestStartRequest,
+    LatestStartsOut,
+    PlanIn,
+    ScenariosOut,
+    ScenariosRequest,
+    StageIn,
+    as_question,
+)
+from service.planning import (
+    ChanceQuestion,
+    LatestStartQuestion,
+    Occasion,
+    PlanAnswered,
+    PlannedStage,
+    ask_chances,
+    ask_latest_starts,
+)
+from service.scenarios import ask_scenarios
+from telemetry.recorder.ids import uuid7
+
+router = APIRouter(prefix="/v1", tags=["plans"])
+_CONTEXT = {"host": "node-1", "family": "encoder", "state": "cold", "batch": 4, "size_in": 64}
+_SETUP = {"name": "load", "kind": "setup", "context": _CONTEXT, "attempt": "a-2"}
+CHANCE_EXAMPLE: dict[str, Any] = {
+    "plans": [
+        {
+            "stages": [
+                {"name": "wait", "kind": "wait", "planned_s": 0.05},
+                {**_SETUP, "after": ["wait"]},
+                {"name": "compute", "kind": "service", "context": _CONTEXT, "attempt": "a-2", "after": ["load"]},
+            ],
+            "deadline_s": 2.0,
+            "level": 0.95,
+        }
+    ],
+    "seed": 7,
+}
+LATEST_START_EXAMPLE: dict[str, Any] = {
+    "questions": [{"load": _SETUP, "need": {"levels": [0.1, 0.5, 0.9], "values_s": [4.0, 5.0, 7.0]}, "delta": 0.05}],
+    "seed": 7,
+}
+SCENARIOS_EXAMPLE: dict[str, Any] = {"attempts": [{"attempt": "a-2", "context": _CONTEXT}], "n_scenarios": 4, "seed": 7}
+IN_A_THREAD_FROM = 8
+"""Questions from which the arithmetic would keep other callers waiting: it then runs beside the event loop."""
+
+
+@router.post("/chance", response_model=ChancesOut, openapi_extra=takes(ChanceRequest, CHANCE_EXAMPLE))
+async def post_chance(request: Request) -> Response:
+    """Answer with what probability plans complete by their deadlines; failing or being cancelled is not completing."""
+    at = running(request)
+    asked = ChanceRequest.model_validate_json(await body_of(request, at.settings.body_limit_bytes))
+    questions = [_chance(at, plan, place) for place, plan in enumerate(asked.plans)]
+    occasion = _occasion(at, "chance", len(questions), asked.seed)
+    if len(questions) < IN_A_THREAD_FROM:
+        return _reply(at, ask_chances(at.lineup.serving, questions, occasion, asked.cvar_level))
+    return _reply(at, await run_in_threadpool(ask_chances, at.lineup.serving, questions, occasion, asked.cvar_level))
+
+
+@router.post("/latest-start", response_model=LatestStartsOut, openapi_extra=takes(LatestStartRequest, LATEST_START_EXAMPLE))
+async def post_latest_start(request: Request) -> Response:
+    """Answer when loads must start at the latest to be ready in time with probability 1 - delta."""
+    at = running(request)
+    asked = LatestStartRequest.model_validate_json(await body_of(request, at.settings.body_limit_bytes))
+    questions = [_latest_start(at, question, place) for place, question in enumerate(asked.questions)]
+    occasion = _occasion(at, "latest_start", len(questions), asked.seed)
+    if len(questions) < IN_A_THREAD_FROM:
+        return _reply(at, ask_latest_starts(at.lineup.serving, questions, occasion))
+    return _reply(at, await run_in_threadpool(ask_latest_starts, at.lineup.serving, questions, occasion))
+
+
+@router.post("/scenarios", response_model=ScenariosOut, openapi_extra=takes(ScenariosRequest, SCENARIOS_EXAMPLE))
+async def post_scenarios(request: Request) -> Response:
+    """Draw setup and service of attempts together; the same seed and ids give the same draws, whatever else is asked."""
+    at = running(request)
+    asked = ScenariosRequest.model_validate_json(await body_of(request, at.settings.body_limit_bytes))
+    drawn = await run_in_threadpool(ask_scenarios, at.lineup.serving, asked)
+    return Response(orjson.dumps(drawn), media_type="application/json")
+
+
+def _occasion(at: Running, question: str, n: int, seed: int) -> Occasion:
+    return Occasion(uuid7(), tuple(uuid7() for _ in range(n)), time.time_ns(), seed, at.lineup.reliability_of(question))
+
+
+def _reply(at: Running, answers: Sequence[PlanAnswered]) -> Response:
+    """Queue the ledger rows, join the bodies."""
+    at.lineup.ledger.extend(a.row for a in answers)
+    return Response(b'{"answers":[' + b",".join([a.body for a in answers]) + b"]}", media_type="application/json")
+
+
+def _chance(at: Running, plan: PlanIn, place: int) -> ChanceQuestion:
+    """A plan keyed by its id, or by its place among those without one."""
+    return ChanceQuestion(
+        stages=tuple(_stage(at, stage) for stage in plan.stages),
+        deadline_s=plan.deadline_s,
+        level=plan.level,
+        key=plan.plan_id or f"#{place}",
+        plan_id=plan.plan_id,
+        attempt_id=plan.attempt_id,
+        asked=as_question(plan),
+    )
+
+
+def _latest_start(at: Running, question: LatestStartIn, place: int) -> LatestStartQuestion:
+    """A load keyed likewise; predecessors named by id are those its outcome is compared with."""
+    before = question.need.predecessors or []
+    return LatestStartQuestion(
+        load=_stage(at, question.load),
+        delta=question.delta,
+        key=question.question_id or f"#{place}",
+        question_id=question.question_id,
+        attempt_id=question.attempt_id,
+        asked=as_question(question),
+        predecessors=tuple(_stage(at, stage) for stage in before),
+        samples_s=tuple(question.need.samples_s or ()),
+        levels=tuple(question.need.levels or ()),
+        values_s=tuple(question.need.values_s or ()),
+        needed_by=tuple(stage.running_attempt_id for stage in before if stage.running_attempt_id is not None),
+    )
+
+
+def _stage(at: Running, stage: StageIn) -> PlannedStage:
+    """A stage as asked; a running attempt is looked up and aged by its own clock."""
+    kind, phase = StageKind(stage.kind), stage.phase or stage.kind
+    if stage.planned_s is not None:
+        return PlannedStage(stage.name, kind, stage.after, stage.planned_s)
+    context, attempt, elapsed_s = stage.context, stage.attempt or "", stage.elapsed_s
+    if stage.running_attempt_id is not None:
+        seen = at.lineup.running_question(stage.running_attempt_id, phase, None)
+        return PlannedStage(
+            stage.name, kind, stage.after, None, seen.context, phase, attempt or stage.running_attempt_id, seen.elapsed_s
+        )
+    assert context is not None
+    known = Context(**context.model_dump())
+    return PlannedStage(stage.name, kind, stage.after, None, known, phase, attempt, elapsed_s, stage.took_s)

@@ -1,0 +1,309 @@
+"""Composite questions to answers: chances, latest starts and joint draws from the serving model; no HTTP, no store.
+
+Every stage becomes one row of timings; equal contexts are answered once. What links them is the model's dependence: the
+correlation of setup and service of one attempt, and the share of the host's state where attempts share a host.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import orjson
+from numpy.typing import NDArray
+
+from calibrate.evidence.reliability import Reliability
+from predictors.contexts import Context
+from predictors.distribution import Array, Support
+from predictors.joint.quantile_table import Timings, timings_of
+from predictors.plans.chance import COMPLETION_LEVELS, ONE_SIDED, Chance, Verdict, chances
+from predictors.plans.graph import Plan, Stage, StageKind
+from predictors.plans.latest_start import draw_need_and_load, latest_start, need_from_quantiles, need_from_samples
+from service.engine import Serving, judge
+from telemetry.errors import BadField, NoEvidence
+from telemetry.tables import PlanAnswer
+from telemetry.words import Status
+
+PRECEDENCE = (Status.SHADOW, Status.EXTRAPOLATED, Status.THIN, Status.CALIBRATED)
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedStage:
+    """A stage as asked: a wait of known length, or a phase of a context with what was observed of it."""
+
+    name: str
+    kind: StageKind
+    after: tuple[str, ...] = ()
+    planned_s: float | None = None
+    context: Context | None = None
+    phase: str = ""
+    attempt: str = ""
+    elapsed_s: float | None = None
+    took_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ChanceQuestion:
+    """A plan and its deadline in s from now; `asked` is the question as it came, for the ledger."""
+
+    stages: tuple[PlannedStage, ...]
+    deadline_s: float
+    level: float
+    key: str
+    plan_id: str | None
+    attempt_id: str | None
+    asked: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class LatestStartQuestion:
+    """A load and when it is needed: draws, quantiles, or predecessors (their last end)."""
+
+    load: PlannedStage
+    delta: float
+    key: str
+    question_id: str | None
+    attempt_id: str | None
+    asked: dict[str, Any]
+    predecessors: tuple[PlannedStage, ...] = ()
+    samples_s: tuple[float, ...] = ()
+    levels: tuple[float, ...] = ()
+    values_s: tuple[float, ...] = ()
+    needed_by: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Occasion:
+    """What a request adds: its identity, seed and time, and how earlier answers turned out."""
+
+    request_id: str
+    answer_ids: tuple[str, ...]
+    made_ns: int
+    seed: int
+    reliability: Reliability
+
+
+@dataclass(frozen=True, slots=True)
+class PlanAnswered:
+    """An answer as JSON, and its ledger row."""
+
+    body: bytes
+    row: PlanAnswer
+
+
+@dataclass(frozen=True)
+class Known:
+    """Stages of a request as timings: the row of each, its links, and what its evidence is worth."""
+
+    serving: Serving
+    timings: Timings
+    supports: tuple[Support, ...]
+    place: dict[PlannedStage, int]
+
+    def rows(self, stages: Sequence[PlannedStage]) -> NDArray[np.intp]:
+        """Row of each stage's timing."""
+        return np.array([self.place[_plain(stage)] for stage in stages], dtype=np.intp)
+
+    def plan(self, stages: Sequence[PlannedStage], key: str) -> Plan:
+        """The stages as a plan whose draws are keyed by `key`."""
+        return Plan(tuple(self._stage(stage) for stage in stages), key)
+
+    def _stage(self, stage: PlannedStage) -> Stage:
+        if stage.context is None:
+            return Stage(stage.name, stage.kind, stage.after, stage.planned_s)
+        dependence = self.serving.model.dependence
+        return Stage(
+            stage.name,
+            stage.kind,
+            stage.after,
+            timing=self.place[_plain(stage)],
+            host=stage.context.host or "",
+            attempt=stage.attempt,
+            share=dependence.share.get(stage.phase, 0.0),
+            rho=dependence.correlation(stage.context) if stage.kind is StageKind.SERVICE else 0.0,
+        )
+
+    def status(self, stages: Sequence[PlannedStage]) -> tuple[Status, list[str]]:
+        """The lowest status among the stages, with all reasons."""
+        seen = [stage for stage in stages if stage.context is not None]
+        found = [judge(self.supports[self.place[_plain(stage)]], stage.elapsed_s) for stage in seen]
+        lowest = min((status for status, _ in found), key=PRECEDENCE.index)
+        return lowest, sorted({reason for _, reasons in found for reason in reasons})
+
+    def answered(
+        self, told: dict[str, Any], kept: dict[str, Any], asked: dict[str, Any], occasion: Occasion, place: int
+    ) -> PlanAnswered:
+        """Answer and row, with what both have in common."""
+        made: dict[str, Any] = {
+            "model_id": self.serving.model_id,
+            "as_of_commit": self.serving.model.commit,
+            "made_ns": occasion.made_ns,
+        }
+        body = orjson.dumps({"answer_id": occasion.answer_ids[place]} | told | made)
+        row = PlanAnswer.model_construct(
+            answer_id=occasion.answer_ids[place],
+            request_id=occasion.request_id,
+            attempt_id=told["attempt_id"],
+            asked=orjson.dumps(asked | {"seed": occasion.seed}).decode(),
+            calibration_se=occasion.reliability.calibration_se,
+            verdict=str(told["verdict"]),
+            status=str(told["status"]),
+            reasons=told["reasons"],
+            answer_sha256=hashlib.sha256(body).hexdigest(),
+            **made,
+            **kept,
+        )
+        return PlanAnswered(body, row)
+
+
+def known(serving: Serving | None, stages: Sequence[PlannedStage]) -> Known:
+    """Timings of the stages that have a context, equal ones once; NoEvidence names the phases nothing is known of."""
+    asked = list(dict.fromkeys(_plain(stage) for stage in stages if stage.context is not None))
+    if not asked:
+        raise BadField("stages", "only waits", "give at least one stage with a context")
+    missing = sorted({s.phase for s in asked if serving is None or not serving.model.knows(s.phase)})
+    if serving is None or missing:
+        fix = "no finished attempt of these phases is known; POST their events to /v1/events first"
+        raise NoEvidence("phase", ", ".join(missing), fix)
+    contexts, phases = [s.context or Context() for s in asked], [s.phase for s in asked]
+    elapsed, took = _optional([s.elapsed_s for s in asked]), _optional([s.took_s for s in asked])
+    law = serving.model.predict(contexts, phases)
+    complete = serving.model.p_complete(contexts, phases, np.nan_to_num(elapsed))
+    timings = timings_of(law, elapsed_s=elapsed, took_s=took, p_complete=np.where(np.isnan(took), complete, 1.0))
+    return Known(serving, timings, law.support, {stage: i for i, stage in enumerate(asked)})
+
+
+def _plain(stage: PlannedStage) -> PlannedStage:
+    """What decides a stage's timing: not its name, its place in the plan, or whose it is."""
+    return replace(stage, name="", kind=StageKind.SERVICE, after=(), attempt="")
+
+
+def _optional(values: Sequence[float | None]) -> Array:
+    return np.array([np.nan if value is None else value for value in values])
+
+
+def ask_chances(
+    serving: Serving | None, questions: Sequence[ChanceQuestion], occasion: Occasion, cvar_level: float | None
+) -> list[PlanAnswered]:
+    """P(completed by the deadline) of every plan, in order; an answer depends on no other plan of the request."""
+    found = known(serving, [stage for q in questions for stage in q.stages])
+    answers = chances(
+        [found.plan(q.stages, q.key) for q in questions],
+        found.timings,
+        np.array([q.deadline_s for q in questions]),
+        np.array([q.level for q in questions]),
+        seed=occasion.seed,
+        calibration_se=occasion.reliability.calibration_se,
+        cvar_level=cvar_level,
+    )
+    return [_chance(found, q, answer, occasion, i) for i, (q, answer) in enumerate(zip(questions, answers, strict=True))]
+
+
+def _chance(found: Known, q: ChanceQuestion, answer: Chance, occasion: Occasion, place: int) -> PlanAnswered:
+    """One chance as JSON and ledger row."""
+    status, reasons = found.status(q.stages)
+    verdict = answer.verdict
+    if status is Status.SHADOW and verdict is Verdict.HOLDS:
+        # What was never seen is not for decisions yet, however sure it looks.
+        verdict, reasons = Verdict.CANNOT_CERTIFY, [*reasons, "shadow_cannot_certify"]
+    told = {
+        "plan_id": q.plan_id,
+        "attempt_id": q.attempt_id,
+        "deadline_s": q.deadline_s,
+        "level": q.level,
+        "probability": answer.probability,
+        "mc_se": answer.mc_se,
+        "calibration_se": answer.calibration_se,
+        "lower": answer.lower,
+        "verdict": verdict,
+        "p_complete": answer.p_complete,
+        "completion_levels": COMPLETION_LEVELS.tolist(),
+        "completion_s": list(answer.quantiles_s),
+        "expected_lateness_s": answer.expected_lateness_s,
+        "cvar_s": answer.cvar_s,
+        "sum_of_p95_s": answer.sum_of_p95_s,
+        "n_scenarios": answer.n_scenarios,
+        "status": status,
+        "reasons": reasons,
+    }
+    kept = {
+        "question": "chance",
+        "level": q.level,
+        "deadline_s": q.deadline_s,
+        "probability": answer.probability,
+        "mc_se": answer.mc_se,
+        "lower": answer.lower,
+        "p_complete": answer.p_complete,
+        "expected_late_s": answer.expected_lateness_s,
+        "sum_of_p95_s": answer.sum_of_p95_s,
+        "needed_by": [],
+    }
+    return found.answered(told, kept, q.asked, occasion, place)
+
+
+def ask_latest_starts(
+    serving: Serving | None, questions: Sequence[LatestStartQuestion], occasion: Occasion
+) -> list[PlanAnswered]:
+    """The latest safe start of every load, in order."""
+    found = known(serving, [stage for q in questions for stage in (q.load, *q.predecessors)])
+    return [_latest(found, q, occasion, i) for i, q in enumerate(questions)]
+
+
+def _latest(found: Known, q: LatestStartQuestion, occasion: Occasion, place: int) -> PlanAnswered:
+    """One latest start as JSON and ledger row."""
+    need, load, p_complete = _drawn(found, q, occasion.seed)
+    answer = latest_start(need, load, q.delta, independent=not q.predecessors, p_complete=p_complete)
+    status, reasons = found.status((q.load, *q.predecessors))
+    told = {
+        "question_id": q.question_id,
+        "attempt_id": q.attempt_id,
+        "delta": q.delta,
+        "verdict": answer.safety,
+        "latest_start_s": answer.start_s,
+        "p_on_time": answer.p_on_time,
+        "p_on_time_now": answer.p_on_time_now,
+        "expected_late_s": answer.expected_late_s,
+        "expected_idle_s": answer.expected_idle_s,
+        "assumed_independent": answer.assumed_independent,
+        "p_at_least": answer.p_at_least,
+        "latest_start_any_s": answer.start_any_s,
+        "p_complete": p_complete,
+        "n_scenarios": answer.n_scenarios,
+        "status": status,
+        "reasons": reasons,
+    }
+    mc_se = math.sqrt(answer.p_on_time * (1.0 - answer.p_on_time) / answer.n_scenarios)
+    kept = {
+        "question": "latest_start",
+        "level": 1.0 - q.delta,
+        "start_s": answer.start_s,
+        "probability": answer.p_on_time,
+        "mc_se": mc_se,
+        "lower": max(0.0, answer.p_on_time - ONE_SIDED * math.hypot(mc_se, occasion.reliability.calibration_se)),
+        "p_complete": p_complete,
+        "expected_late_s": answer.expected_late_s,
+        "expected_idle_s": answer.expected_idle_s,
+        "needed_by": list(q.needed_by),
+    }
+    return found.answered(told, kept, q.asked, occasion, place)
+
+
+def _drawn(found: Known, q: LatestStartQuestion, seed: int) -> tuple[Array, Array, float]:
+    """Need and load in s, paired by scenario, and the load's probability of completing."""
+    if q.predecessors:
+        plan = found.plan((*q.predecessors, q.load), q.key)
+        return draw_need_and_load(plan, q.load.name, found.timings, seed)
+    if not q.samples_s:
+        return need_from_quantiles(q.levels, q.values_s, seed, q.key), *_load_alone(found, q, seed)
+    return need_from_samples(q.samples_s, seed, q.key), *_load_alone(found, q, seed)
+
+
+def _load_alone(found: Known, q: LatestStartQuestion, seed: int) -> tuple[Array, float]:
+    """Load in s drawn beside nothing else, and its probability of completing."""
+    alone = found.plan((PlannedStage("need", StageKind.WAIT, planned_s=0.0), q.load), q.key)
+    _, load, p_complete = draw_need_and_load(alone, q.load.name, found.timings, seed)
+    return load, p_complete

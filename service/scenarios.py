@@ -1,0 +1,52 @@
+"""Joint draws of setup and service as an answer: the same worlds for every planner that names the same ids and seed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from predictors.contexts import Context
+from predictors.joint.scenarios import Attempts, Joint, draw
+from predictors.plans.graph import StageKind
+from service.engine import Serving
+from service.plan_schemas import ScenarioAttemptIn, ScenariosRequest
+from service.planning import PlannedStage, known
+
+
+def ask_scenarios(serving: Serving | None, asked: ScenariosRequest) -> dict[str, Any]:
+    """Draws in s, one list per attempt. What is resident has no setup: its setup is 0 s in every scenario."""
+    setups, services = [_setup(a) for a in asked.attempts], [_service(a) for a in asked.attempts]
+    found = known(serving, [*setups, *services])
+    rows = found.rows(setups), found.rows(services)
+    contexts = [stage.context or Context() for stage in services]
+    dependence = found.serving.model.dependence
+    resident = [stage.took_s == 0.0 for stage in setups]
+    joint = Joint(
+        rho=[0.0 if r else dependence.correlation(c) for r, c in zip(resident, contexts, strict=True)],
+        setup_share=[0.0 if r else dependence.share.get("setup", 0.0) for r in resident],
+        service_share=dependence.share.get("service", 0.0),
+    )
+    hosts = tuple(context.host or f"unknown host of {a.attempt}" for context, a in zip(contexts, asked.attempts, strict=True))
+    names = tuple(a.attempt for a in asked.attempts)
+    setup, service = (found.timings.take(row) for row in rows)
+    times = draw(setup, service, joint, Attempts(hosts, names, names), asked.n_scenarios, asked.seed)
+    status, reasons = found.status([*setups, *services])
+    return {
+        "setup_s": times[:, 0].tolist(),
+        "service_s": times[:, 1].tolist(),
+        "p_complete": (setup.p_complete * service.p_complete).tolist(),
+        "status": status,
+        "reasons": reasons,
+        "model_id": found.serving.model_id,
+        "as_of_commit": found.serving.model.commit,
+    }
+
+
+def _setup(a: ScenarioAttemptIn) -> PlannedStage:
+    took_s = 0.0 if a.context.state == "resident" else a.setup_took_s
+    context = Context(**a.context.model_dump())
+    return PlannedStage("setup", StageKind.SETUP, (), None, context, "setup", a.attempt, a.setup_elapsed_s, took_s)
+
+
+def _service(a: ScenarioAttemptIn) -> PlannedStage:
+    context = Context(**a.context.model_dump())
+    return PlannedStage("service", StageKind.SERVICE, (), None, context, "service", a.attempt, a.service_elapsed_s)
