@@ -206,7 +206,8 @@ def test_a_port_in_use_is_named(run: Run, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("command", ["serve", "predict --phase service", "residual --phase service --elapsed-s 1"])
 def test_a_store_that_is_served_is_refused_with_its_holder_and_the_ways_out(command: str, answering: Served, run: Run) -> None:
-    told = run(*command.split(), "--store", answering.store)  # D01; `serve` on the usual port, which may be taken as well
+    taken = ["--port", answering.url.rpartition(":")[2]] if command == "serve" else []  # the owner matters more than its port
+    told = run(*command.split(), *taken, "--store", answering.store)  # D01
     ways = (f"process {answering.process.pid} ", answering.url, "phasecast snapshot OUT.duckdb", "or stop process")
     refused(told, 3, str(answering.store), *ways)
 
