@@ -28,6 +28,7 @@ from telemetry.errors import BadField, NoEvidence
 from telemetry.tables import PlanAnswer
 from telemetry.words import Status
 
+P95 = int(np.flatnonzero(COMPLETION_LEVELS == 0.95)[0])
 PRECEDENCE = (Status.SHADOW, Status.EXTRAPOLATED, Status.THIN, Status.CALIBRATED)
 
 
@@ -239,6 +240,7 @@ def _chance(found: Known, q: ChanceQuestion, answer: Chance, occasion: Occasion,
         "lower": answer.lower,
         "p_complete": answer.p_complete,
         "expected_late_s": answer.expected_lateness_s,
+        "completion_p95_s": answer.quantiles_s[P95],
         "sum_of_p95_s": answer.sum_of_p95_s,
         "needed_by": [],
     }

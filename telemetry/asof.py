@@ -195,7 +195,7 @@ def hosts(reader: Reader, commit: int) -> pa.Table:
 
 
 def recent_contexts(reader: Reader, commit: int, newest: int, limit: int) -> pa.Table:
-    """Contexts of the `newest` attempts of work known at `commit`, each with `attempts` (count): `limit` of them, newest first."""
+    """Contexts of the `newest` attempts of work known at `commit`, each with its count: `limit` of them, newest first."""
     names = ", ".join(_CONTEXT.split())
     sql = f"""
         WITH recent AS (SELECT {names}, known_from FROM attempts WHERE known_from <= ? AND purpose = 'work'

@@ -252,6 +252,9 @@ class PlanAnswer(Row):
     p_complete: Annotated[float, Field(description="Probability that every stage completes at all.")]
     expected_late_s: Annotated[float, Field(description="Expected lateness, s.")]
     expected_idle_s: Annotated[float | None, Field(description="Expected time the load waits, resident, for its need, s.")] = None
+    completion_p95_s: Annotated[float | None, Field(description="95 % quantile of completion, s; null for a latest start.")] = (
+        None
+    )
     sum_of_p95_s: Annotated[
         float | None, Field(description="What adding up the stages' own p95 would say, s; for comparison.")
     ] = None

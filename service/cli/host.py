@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 
     from service.demo.run import Made
 
+LEAST_ROUNDS, ATTEMPTS_PER_ROUND = 6, 20
+"""Relay rounds follow the attempts: one load, to be ready when a running predecessor ends, for every so many attempts."""
+
 
 def doctor(store: StoreOption = None, json: JsonOption = False) -> None:
     """Tell what this machine can and cannot measure. Never fails because something is absent."""
@@ -95,5 +98,7 @@ def _make(console: Console, folder: Path, store: Path, attempts: int, seed: int,
     text.rates(console, measured)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console) as progress:
-        task = progress.add_task("attempts predicted, then made", total=attempts)
-        return run.make(folder, store, plan(attempts, seed), grant, backend, lambda _finished: progress.advance(task))
+        rounds = max(LEAST_ROUNDS, attempts // ATTEMPTS_PER_ROUND)
+        task = progress.add_task("attempts predicted, then made", total=attempts + rounds)
+        work = run.Work(plan(attempts, seed), rounds, grant, folder, backend, seed)
+        return run.make(store, work, lambda: progress.advance(task))

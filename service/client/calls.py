@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import orjson
+from pydantic import BaseModel
 
-from service.schemas import AnswersOut, Problem
+from service.schemas import Problem
 from telemetry.errors import BadField, Busy, DiskFull, NoEvidence, NotReached, PhasecastError, TooLarge, UnknownId
 
 _BY_TYPE: dict[str, type[PhasecastError]] = {
@@ -19,6 +20,7 @@ _BY_TYPE: dict[str, type[PhasecastError]] = {
     "too-large": TooLarge,
     "unknown-id": UnknownId,
 }
+A = TypeVar("A", bound=BaseModel)
 
 
 @dataclass(frozen=True)
@@ -53,6 +55,22 @@ def residual(running: Sequence[Mapping[str, Any]], levels: Sequence[float] | Non
     return Call("POST", "/v1/residual", orjson.dumps(body))
 
 
+def chance(plans: Sequence[Mapping[str, Any]], seed: int = 0) -> Call:
+    """Ask with what probability plans complete by their deadlines."""
+    return Call("POST", "/v1/chance", orjson.dumps({"plans": list(plans), "seed": seed}))
+
+
+def latest_start(questions: Sequence[Mapping[str, Any]], seed: int = 0) -> Call:
+    """Ask when loads must start at the latest."""
+    return Call("POST", "/v1/latest-start", orjson.dumps({"questions": list(questions), "seed": seed}))
+
+
+def scenarios(attempts: Sequence[Mapping[str, Any]], n_scenarios: int, seed: int = 0) -> Call:
+    """Ask for joint draws of setup and service."""
+    body = {"attempts": list(attempts), "n_scenarios": n_scenarios, "seed": seed}
+    return Call("POST", "/v1/scenarios", orjson.dumps(body))
+
+
 def ingest(attempts: Sequence[Mapping[str, Any]], events: Sequence[Mapping[str, Any]]) -> Call:
     """Send attempts and events."""
     return Call("POST", "/v1/events", orjson.dumps({"attempts": list(attempts), "events": list(events)}))
@@ -67,11 +85,11 @@ def refused(status: int, body: bytes) -> PhasecastError:
     return _BY_TYPE.get(told.type.rsplit(":", 1)[-1], PhasecastError)(told.field, told.got, told.fix)
 
 
-def answers(status: int, body: bytes) -> AnswersOut:
-    """Answers of predict and residual."""
+def answer(kind: type[A], status: int, body: bytes) -> A:
+    """An answer of the given form."""
     if status != 200:
         raise refused(status, body)
-    return AnswersOut.model_validate_json(body)
+    return kind.model_validate_json(body)
 
 
 def document(status: int, body: bytes) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from typing import Any
 import httpx
 
 from service.client import calls
+from service.plan_schemas import ChancesOut, LatestStartsOut, ScenariosOut
 from service.schemas import AnswersOut
 from telemetry.errors import NotReached
 
@@ -34,11 +35,23 @@ class Client:
         attempt_ids: Sequence[str] | None = None,
     ) -> AnswersOut:
         """Answer contexts x phases."""
-        return calls.answers(*self._send(calls.predict(contexts, phases, levels, attempt_ids)))
+        return calls.answer(AnswersOut, *self._send(calls.predict(contexts, phases, levels, attempt_ids)))
 
     def residual(self, running: Sequence[Mapping[str, Any]], levels: Sequence[float] | None = None) -> AnswersOut:
         """Answer how much longer running phases will take."""
-        return calls.answers(*self._send(calls.residual(running, levels)))
+        return calls.answer(AnswersOut, *self._send(calls.residual(running, levels)))
+
+    def chance(self, plans: Sequence[Mapping[str, Any]], seed: int = 0) -> ChancesOut:
+        """Answer with what probability plans complete by their deadlines."""
+        return calls.answer(ChancesOut, *self._send(calls.chance(plans, seed)))
+
+    def latest_start(self, questions: Sequence[Mapping[str, Any]], seed: int = 0) -> LatestStartsOut:
+        """Answer when loads must start at the latest."""
+        return calls.answer(LatestStartsOut, *self._send(calls.latest_start(questions, seed)))
+
+    def scenarios(self, attempts: Sequence[Mapping[str, Any]], n_scenarios: int, seed: int = 0) -> ScenariosOut:
+        """Draw setup and service of attempts together."""
+        return calls.answer(ScenariosOut, *self._send(calls.scenarios(attempts, n_scenarios, seed)))
 
     def ingest(self, attempts: Sequence[Mapping[str, Any]], events: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         """Commit attempts and events; returns the result of each."""

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from service.demo.plancard import Deadlines, Starts, deadlines, scored_plans, starts
 from service.demo.run import Made
 from service.demo.scorecard import ResidualCell, Scorecard, card, past, residual_cells, scored_rows
 from service.demo.walk import Step, walk
@@ -20,6 +21,8 @@ class Figures:
     steps: list[Step]
     card: Scorecard
     residuals: list[ResidualCell]
+    deadlines: Deadlines | None
+    starts: Starts | None
     replayed: Replayed
     rows: dict[str, int]
 
@@ -36,11 +39,24 @@ def figures(made: Made, progress: Callable[[int], None]) -> Figures:
     """Read, score and replay the snapshot; `progress` is told how many answers were replayed."""
     with open_reader(made.snapshot) as reader:
         newest = int(reader.rows("SELECT max(known_from) FROM commits")[0][0])
-        tables = ("events", "attempts", "observations", "quarantine", "predictions", "outcomes", "models")
+        plans = scored_plans(reader, newest)
+        tables = (
+            "events",
+            "attempts",
+            "observations",
+            "quarantine",
+            "predictions",
+            "outcomes",
+            "plan_answers",
+            "plan_outcomes",
+            "models",
+        )
         return Figures(
             steps=walk(reader),
             card=card(scored_rows(reader), past(reader)),
             residuals=residual_cells(scored_rows(reader, residual=True), made.asked.fractions),
+            deadlines=deadlines(plans),
+            starts=starts(plans),
             replayed=replay(reader, newest, progress),
             rows={name: int(reader.rows(f"SELECT count(*) FROM {name}")[0][0]) for name in tables},  # noqa: S608  names of ours
         )

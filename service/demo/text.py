@@ -12,7 +12,10 @@ from rich.table import Table
 
 from predictors.scores import Interval
 from service.demo.figures import Figures
-from service.demo.run import Asked, Made
+from service.demo.plancard import Deadlines, Starts
+from service.demo.questions import Asked
+from service.demo.relay import Round
+from service.demo.run import Made
 from service.demo.scorecard import LEVELS_SHOWN, ResidualCell, Scorecard
 from service.demo.supervisor import Finished
 from service.demo.walk import Step
@@ -27,6 +30,8 @@ def everything(console: Console, made: Made, found: Figures, store: Path) -> Non
     steps(console, found.steps)
     scores(console, found.card)
     residuals(console, found.residuals, made.asked)
+    deadlines(console, found.deadlines)
+    starts(console, found.starts, made.rounds)
     replayed(console, found.replayed)
     afterwards(console, store, made.snapshot)
 
@@ -134,6 +139,46 @@ def residuals(console: Console, cells: Sequence[ResidualCell], asked: Asked) -> 
     console.print(table)
     missed = f"{asked.not_seen_running} questions came before the start was known or after the end"
     console.print(f"{asked.residuals} remaining times asked; {missed}")
+
+
+def deadlines(console: Console, found: Deadlines | None) -> None:
+    """Chances of meeting deadlines against what happened."""
+    if found is None:
+        console.print("No chance was answered of an attempt whose outcome is known.")
+        return
+    table = Table(
+        "chance answered", "plans", "said on average %", "completed in time %", title="Deadlines asked before attempts started"
+    )
+    for b in found.bins:
+        table.add_row(f"{100 * b.low:g} to {100 * b.high:g} %", str(b.met.n), f"{100 * b.said:.1f}", interval(b.met))
+    console.print(table)
+    verdicts = ", ".join(f"{n} {verdict}" for verdict, n in found.verdicts.items())
+    console.print(
+        f"{found.n} plans ({found.left_open} more left open by cancellation): {verdicts}; Brier score {found.brier:.4f}"
+    )
+    console.print(f"of the plans answered `holds` at 0.9, {interval(found.held)} % completed in time (n = {found.held.n})")
+    console.print(
+        f"completed within the answered 95 % quantile: {interval(found.within_p95)} %; within the sum of the two p95s: "
+        f"{interval(found.within_sum)} %, a bound {100 * (found.sum_over_p95 - 1):.0f} % longer"
+    )
+    console.print(f"where that sum says yes, {interval(found.sum_says_yes)} % completed in time (n = {found.sum_says_yes.n})")
+
+
+def starts(console: Console, found: Starts | None, rounds: Sequence[Round]) -> None:
+    """Latest starts of loads against what happened."""
+    if found is None:
+        console.print(f"No latest start was answered in {len(rounds)} relay rounds.")
+        return
+    verdicts = ", ".join(f"{n} {verdict}" for verdict, n in found.verdicts.items())
+    console.print(f"Latest starts of {found.n} real loads against a running predecessor ({len(rounds)} rounds): {verdicts}")
+    console.print(
+        f"ready in time: said {100 * found.said:.1f} %, was {interval(found.met)} %; "
+        f"of those called safe at {100 * found.level:g} %: {interval(found.safe_met)} % (n = {found.safe_met.n})"
+    )
+    console.print(
+        f"late by {1e3 * found.expected_late_s:.1f} ms expected, {1e3 * found.actual_late_s:.1f} ms in fact; "
+        f"idle for {1e3 * found.expected_idle_s:.1f} ms expected, {1e3 * found.actual_idle_s:.1f} ms in fact (means)"
+    )
 
 
 def replayed(console: Console, found: Replayed) -> None:
