@@ -1,10 +1,10 @@
-"""The processes the demo starts, each under the grant: one worker, replaced when it dies, and one co-runner."""
+"""The processes the demo starts, each under the grant: a worker at each post, replaced when it dies, and one co-runner."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from multiprocessing.connection import Connection
 from pathlib import Path
 
@@ -26,7 +26,7 @@ class Crew:
 
     def __init__(self, grant: Grant, backend_name: str, spool_dir: Path) -> None:
         self._grant, self._backend_name, self._spool_dir = grant, backend_name, spool_dir
-        self._worker: tuple[Running, Connection] | None = None
+        self._workers: dict[int, tuple[Running, Connection]] = {}
         self._corunner: tuple[Running, Connection] | None = None
         now_ns = time.time_ns()
         self._ends_at_s = time.monotonic() + min(grant.max_run_s, (grant.expires_ns - now_ns) / 1e9)
@@ -34,41 +34,42 @@ class Crew:
         self.runtime = ""
         """Backend with its version, as the worker said."""
 
-    def worker(self) -> Connection:
-        """The link to a worker that is ready, started now if there is none."""
-        if self._worker is None:
+    def worker(self, post: int = 0) -> Connection:
+        """The link to the worker at that post, which is ready; started now if there is none."""
+        if post not in self._workers:
             threads = min(WORKER_THREADS, self._grant.max_threads)
             arguments = (self._backend_name, str(threads), str(self._spool_dir))
             environment = {"OPENBLAS_NUM_THREADS": "1"} if self._backend_name == "numpy" else {}
-            self._worker = self._started("demo_encoder", "service.demo.worker", threads, arguments, environment)
-            self.runtime = self._greeted(self._worker[1])
-        return self._worker[1]
+            self._workers[post] = self._started("demo_encoder", "service.demo.worker", threads, arguments, environment)
+            self.runtime = self._greeted(post)
+        return self._workers[post][1]
 
-    def _greeted(self, end: Connection) -> str:
+    def _greeted(self, post: int) -> str:
         """Wait for a new worker to be ready; its runtime."""
         try:
-            hello = receive_within(end, START_S)
+            hello = receive_within(self._workers[post][1], START_S)
         except EOFError:
             hello = None
         if hello is None:
-            code = self.drop_worker()
+            code = self.drop_worker(post)
             raise BadField("backend", self._backend_name, f"its worker was not ready (exit code {code}); see its message above")
         return str(hello["runtime"])
 
-    def drop_worker(self) -> int | None:
+    def drop_worker(self, post: int = 0) -> int | None:
         """Kill the worker, wait until it is gone, and give its exit code; the next `worker()` starts another."""
-        if self._worker is None:
+        if post not in self._workers:
             return None
-        running, end = self._worker
-        self._worker = None
+        running, end = self._workers.pop(post)
         running.stop()
         end.close()
         return running.process.returncode
 
-    def prepare(self, path: Path, batch: int, length: int) -> None:
-        """Have the worker hold the model of `path`, warmed up for the shape."""
-        send(self.worker(), "prepare", path=str(path), batch=batch, length=length)
-        receive(self.worker())
+    def prepare(self, path: Path, batch: int, length: int, post: int = 0) -> None:
+        """Have the worker hold the model of `path`, warmed up for the shape; raises EOFError if it dies over it."""
+        end = self.worker(post)
+        with suppress(OSError):  # it is gone already, as reading will say
+            send(end, "prepare", path=str(path), batch=batch, length=length)
+        receive(end)
 
     def corun(self, n: int) -> None:
         """Let `n` (0 or 1) processes work beside the worker from now on."""
@@ -85,7 +86,8 @@ class Crew:
 
     def end(self) -> None:
         """End everything."""
-        self.drop_worker()
+        for post in list(self._workers):
+            self.drop_worker(post)
         if self._corunner is not None:
             self._corunner[0].stop()
             self._corunner[1].close()

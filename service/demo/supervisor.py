@@ -6,14 +6,15 @@ the rest. Where a worker is killed or dies, the supervisor writes the terminal e
 
 from __future__ import annotations
 
+import math
 import socket
 import statistics
 import time
 from collections import defaultdict
-from collections.abc import Callable, Sequence
-from contextlib import closing, suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
-from multiprocessing.connection import Connection
+from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -21,7 +22,7 @@ from typing import Any
 from calibrate.hosts.pagecache import evict, fill
 from service.demo.crew import Crew, crew
 from service.demo.encoder import FAMILY, MODEL, VOCABULARY, checkpoint, truncated_checkpoint
-from service.demo.link import receive_within, send
+from service.demo.link import receive, send
 from service.demo.schedule import Cancel, Failure, Planned
 from telemetry.recorder.ids import uuid7
 from telemetry.recorder.marks import Recorder, RunningAttempt
@@ -46,12 +47,13 @@ class Upcoming:
 
 @dataclass(frozen=True)
 class Finished:
-    """How an attempt ended; `service_s` is there only where it completed."""
+    """How an attempt ended; `service_s` is there only where it completed, `compute_start_ns` (monotonic) if it got so far."""
 
     upcoming: Upcoming
     ended: Ended
     reason: str | None
     service_s: float | None
+    compute_start_ns: int | None
 
 
 OnBefore = Callable[[Upcoming], Sequence[float]]
@@ -67,14 +69,32 @@ class Bench:
 
     crew: Crew
     recorder: Recorder
-    intact: Path
-    truncated: Path
     run: str
     rng: Random
     on_before: OnBefore
-    on_running: OnRunning
     service_s: dict[tuple[int, int], list[float]] = field(default_factory=lambda: defaultdict(list))
     """Completed service times in s by (tokens, corunners)."""
+
+
+@dataclass
+class Underway:
+    """An attempt that has been recorded, at its worker's `post`, and what has been heard of it so far."""
+
+    upcoming: Upcoming
+    attempt: RunningAttempt
+    post: int
+    over_s: float = math.inf
+    """Monotonic time in s at which patience ends; counted from the handing over."""
+    compute_start_ns: int | None = None
+    finished: Finished | None = None
+
+    def at_age_s(self, age_s: float) -> float:
+        """Monotonic time in s at which its service phase has that age; infinite as long as it has not begun."""
+        return math.inf if self.compute_start_ns is None else self.compute_start_ns / 1e9 + age_s
+
+    def finish(self, ended: Ended, reason: str | None, service_s: float | None = None) -> None:
+        """Nothing more will be heard of it."""
+        self.finished = Finished(self.upcoming, ended, reason, service_s, self.compute_start_ns)
 
 
 def run(
@@ -98,60 +118,40 @@ def run(
     intact = checkpoint(folder)
     truncated = truncated_checkpoint(intact)
     made: list[Finished] = []
-    with crew(grant, backend_name, spool_dir) as hands, closing(Recorder(spool_dir)) as recorder:
-        hands.worker()
-        bench = Bench(hands, recorder, intact, truncated, run_id, Random(run_id), on_before, on_running)
+    with opened(grant, backend_name, spool_dir, run_id, on_before) as bench:
         for planned in schedule:
-            if hands.left_s() <= 0.0:
+            if bench.crew.left_s() <= 0.0:
                 break
-            hands.corun(planned.corunners)
-            made.append(_make(bench, planned))
+            bench.crew.corun(planned.corunners)
+            path = truncated if planned.failure is Failure.TRUNCATED_CHECKPOINT else intact
+            made.append(_make(bench, planned, path, on_running))
             on_finished(made[-1])
     return made
 
 
-def _make(bench: Bench, planned: Planned) -> Finished:
+@contextmanager
+def opened(grant: Grant, backend_name: str, spool_dir: Path, run_id: str, on_before: OnBefore) -> Iterator[Bench]:
+    """A bench with one worker ready; all it started ends with the block. Raises NotGranted before anything is started."""
+    with crew(grant, backend_name, spool_dir) as hands, closing(Recorder(spool_dir)) as recorder:
+        hands.worker()
+        yield Bench(hands, recorder, run_id, Random(run_id), on_before)
+
+
+def _make(bench: Bench, planned: Planned, path: Path, on_running: OnRunning) -> Finished:
     """One attempt from the state of the page cache to its end."""
-    path = bench.truncated if planned.failure is Failure.TRUNCATED_CHECKPOINT else bench.intact
+    upcoming, ask_at_s = announced(bench, planned, path)
+    with underway(bench, upcoming) as work:
+        tokens = input_ids(bench, planned)
+        work.attempt.mark("eligible")
+        reserve(bench, work, path)
+        hand_over(bench, work, path, tokens)
+        return _watched(bench, work, _due(bench, planned, ask_at_s), on_running)
+
+
+def announced(bench: Bench, planned: Planned, path: Path) -> tuple[Upcoming, Sequence[float]]:
+    """Bring about the state the attempt is to start from and have it predicted; with the ages in s at which to ask about it."""
     upcoming = _upcoming(bench, planned, established(path, planned.state))
-    ask_at_s = bench.on_before(upcoming)
-    with bench.recorder.attempt(**upcoming.fields) as attempt:
-        attempt.mark("enqueue")
-        tokens = _tokens(bench.rng, planned)
-        attempt.mark("eligible")
-        try:
-            end = _reserved(bench, planned, path)
-            attempt.mark("reservation_commit")
-            _hand_over(end, upcoming, tokens, path)
-            finished = _watch(bench, upcoming, attempt, end, _due(bench, planned, ask_at_s))
-        except EOFError:
-            finished = _died(bench, upcoming)
-        except BaseException:  # an interrupt or a callback's error ends the demo: no failure of the work
-            attempt.cancelled(CancelReason.SHUTDOWN)
-            raise
-    if finished.service_s is not None:
-        bench.service_s[planned.tokens, planned.corunners].append(finished.service_s)
-    return finished
-
-
-def _reserved(bench: Bench, planned: Planned, path: Path) -> Connection:
-    """The link to a free worker, which already holds the model where it is to be resident."""
-    if planned.state is State.RESIDENT:
-        bench.crew.prepare(path, planned.batch, planned.length)
-    return bench.crew.worker()
-
-
-def _hand_over(end: Connection, upcoming: Upcoming, tokens: list[list[int]], path: Path) -> None:
-    planned = upcoming.planned
-    headroom_bytes = HEADROOM_BYTES if planned.failure is Failure.MEMORY_LIMIT else None
-    load_path = None if planned.state is State.RESIDENT else str(path)
-    _tell(end, "run", attempt_id=upcoming.attempt_id, path=load_path, tokens=tokens, headroom_bytes=headroom_bytes)
-
-
-def _tell(end: Connection, word: str, **content: Any) -> None:
-    """Send to the worker; if it is gone, reading from it will say so."""
-    with suppress(OSError):
-        send(end, word, **content)
+    return upcoming, bench.on_before(upcoming)
 
 
 def established(path: Path, state: State) -> State:
@@ -160,6 +160,120 @@ def established(path: Path, state: State) -> State:
         return state
     proved = evict(path) if state is State.COLD else fill(path)
     return state if proved else State.CACHE_UNKNOWN
+
+
+@contextmanager
+def underway(bench: Bench, upcoming: Upcoming, post: int = 0) -> Iterator[Underway]:
+    """Record the attempt and enqueue it. What leaves the block is an interrupt or a callback's error: no failure of the work."""
+    work = Underway(upcoming, bench.recorder.attempt(**upcoming.fields), post)
+    work.attempt.mark("enqueue")
+    try:
+        yield work
+    except BaseException:
+        if work.finished is None:
+            work.attempt.cancelled(CancelReason.SHUTDOWN)
+        raise
+
+
+def reserve(bench: Bench, work: Underway, path: Path) -> None:
+    """Have a worker ready, already holding the model where it is to be resident; one that dies over it fails the attempt."""
+    planned = work.upcoming.planned
+    try:
+        if planned.state is State.RESIDENT:
+            bench.crew.prepare(path, planned.batch, planned.length, work.post)
+        bench.crew.worker(work.post)
+    except EOFError:
+        _died(bench, work)
+    else:
+        work.attempt.mark("reservation_commit")
+
+
+def hand_over(bench: Bench, work: Underway, path: Path, tokens: list[list[int]]) -> None:
+    """Let the reserved worker begin, unless the attempt has already failed."""
+    if work.finished is not None:
+        return
+    planned = work.upcoming.planned
+    headroom_bytes = HEADROOM_BYTES if planned.failure is Failure.MEMORY_LIMIT else None
+    load_path = None if planned.state is State.RESIDENT else str(path)
+    work.over_s = time.monotonic() + min(PATIENCE_S, bench.crew.left_s())
+    end = bench.crew.worker(work.post)
+    _tell(end, "run", attempt_id=work.upcoming.attempt_id, path=load_path, tokens=tokens, headroom_bytes=headroom_bytes)
+
+
+def listen(bench: Bench, works: Sequence[Underway], until_s: float) -> None:
+    """Take what workers say of attempts handed over to them; returns when one has spoken, at the latest at `until_s` (monotonic).
+
+    An attempt whose worker died has failed; one that outlasts all patience is timed out.
+    """
+    running = {bench.crew.worker(work.post): work for work in works if work.finished is None}
+    wake_s = min([until_s, *(work.over_s for work in running.values())])
+    spoken = wait(list(running), max(0.0, wake_s - time.monotonic()))
+    for end, work in running.items():
+        if end in spoken:
+            _take(bench, work, end)
+        elif time.monotonic() >= work.over_s:
+            _time_out(bench, work)
+
+
+def _take(bench: Bench, work: Underway, end: Connection) -> None:
+    """One message about an attempt, or the end of its worker."""
+    try:
+        message = receive(end)
+    except EOFError:
+        _died(bench, work)
+        return
+    if message["word"] == "running":
+        work.compute_start_ns = message["since_ns"]
+    elif message["word"] == "over":
+        work.finish(Ended(message["ended"]), message["reason"], message["service_s"])
+        if message["service_s"] is not None:
+            planned = work.upcoming.planned
+            bench.service_s[planned.tokens, planned.corunners].append(message["service_s"])
+
+
+def _died(bench: Bench, work: Underway) -> None:
+    """Write the terminal event of an attempt whose worker ended by itself."""
+    reason = f"worker ended with exit code {bench.crew.drop_worker(work.post)}"
+    work.attempt.failed(reason)
+    work.finish(Ended.FAILED, reason)
+
+
+def _time_out(bench: Bench, work: Underway) -> None:
+    reason = f"no end within {PATIENCE_S:.0f} s"
+    work.attempt.timed_out(reason)
+    bench.crew.drop_worker(work.post)
+    work.finish(Ended.TIMED_OUT, reason)
+
+
+def _watched(bench: Bench, work: Underway, due: list[Due], on_running: OnRunning) -> Finished:
+    """Follow an attempt to its end: ask and cancel when due."""
+    while work.finished is None:
+        next_s = work.at_age_s(due[0][0]) if due else math.inf
+        listen(bench, [work], next_s)
+        if work.finished is None and time.monotonic() >= next_s:
+            how = due.pop(0)[1]
+            if how is None:
+                on_running(work.upcoming, time.monotonic() - work.at_age_s(0.0))
+            else:
+                _cancel(bench, work, how)
+    return work.finished
+
+
+def _cancel(bench: Bench, work: Underway, how: Cancel) -> None:
+    """Ask a running attempt to stop, or stop it by killing its process."""
+    work.attempt.cancel_requested(CancelReason.USER)
+    if how is Cancel.FLAG:
+        _tell(bench.crew.worker(work.post), "cancel")
+        return
+    bench.crew.drop_worker(work.post)
+    work.attempt.cancelled(CancelReason.USER)
+    work.finish(Ended.CANCELLED, CancelReason.USER)
+
+
+def _tell(end: Connection, word: str, **content: Any) -> None:
+    """Send to the worker; if it is gone, reading from it will say so."""
+    with suppress(OSError):
+        send(end, word, **content)
 
 
 def _upcoming(bench: Bench, planned: Planned, state: State) -> Upcoming:
@@ -184,15 +298,15 @@ def _upcoming(bench: Bench, planned: Planned, state: State) -> Upcoming:
     return Upcoming(attempt_id, planned, fields)
 
 
-def _tokens(rng: Random, planned: Planned) -> list[list[int]]:
+def input_ids(bench: Bench, planned: Planned) -> list[list[int]]:
     """Input ids, shape (batch, length); one past the vocabulary where the attempt is to meet it."""
-    tokens = [[rng.randrange(VOCABULARY) for _ in range(planned.length)] for _ in range(planned.batch)]
+    tokens = [[bench.rng.randrange(VOCABULARY) for _ in range(planned.length)] for _ in range(planned.batch)]
     if planned.failure is Failure.ID_OUT_OF_RANGE:
         tokens[-1][-1] = VOCABULARY
     return tokens
 
 
-def _typical_s(bench: Bench, planned: Planned) -> float:
+def typical_s(bench: Bench, planned: Planned) -> float:
     """Median service time of the shape so far in s, else by the median time per token; 0 if nothing has completed."""
     same = bench.service_s.get((planned.tokens, planned.corunners))
     if same:
@@ -205,46 +319,5 @@ def _due(bench: Bench, planned: Planned, ask_at_s: Sequence[float]) -> list[Due]
     """What to do at which age of the service phase in s, in order of age."""
     due: list[Due] = [(age_s, None) for age_s in ask_at_s]
     if planned.cancel is not None and planned.cancel_after_fraction is not None:
-        due.append((planned.cancel_after_fraction * _typical_s(bench, planned), planned.cancel))
+        due.append((planned.cancel_after_fraction * typical_s(bench, planned), planned.cancel))
     return sorted(due, key=lambda item: item[0])
-
-
-def _watch(bench: Bench, upcoming: Upcoming, attempt: RunningAttempt, end: Connection, due: list[Due]) -> Finished:
-    """Follow an attempt to its end: ask and cancel when due; EOFError if the worker dies."""
-    started_s: float | None = None
-    over_s = time.monotonic() + min(PATIENCE_S, bench.crew.left_s())
-    while True:
-        wake_s = over_s if started_s is None or not due else min(over_s, started_s + due[0][0])
-        message = receive_within(end, max(0.0, wake_s - time.monotonic()))
-        if message is None and wake_s == over_s:
-            attempt.timed_out(f"no end within {PATIENCE_S:.0f} s")
-            bench.crew.drop_worker()
-            return Finished(upcoming, Ended.TIMED_OUT, f"no end within {PATIENCE_S:.0f} s", None)
-        if message is None and started_s is not None:
-            act = due.pop(0)[1]
-            if act is None:
-                bench.on_running(upcoming, time.monotonic() - started_s)
-            elif _cancel(bench, attempt, end, act):
-                return Finished(upcoming, Ended.CANCELLED, CancelReason.USER, None)
-        elif message is not None and message["word"] == "running":
-            started_s = message["since_ns"] / 1e9
-        elif message is not None and message["word"] == "over":
-            return Finished(upcoming, Ended(message["ended"]), message["reason"], message["service_s"])
-
-
-def _cancel(bench: Bench, attempt: RunningAttempt, end: Connection, how: Cancel) -> bool:
-    """Ask a running attempt to stop; True if it has, since its process was killed."""
-    attempt.cancel_requested(CancelReason.USER)
-    if how is Cancel.FLAG:
-        _tell(end, "cancel")
-        return False
-    bench.crew.drop_worker()
-    attempt.cancelled(CancelReason.USER)
-    return True
-
-
-def _died(bench: Bench, upcoming: Upcoming) -> Finished:
-    """Write the terminal event of an attempt whose worker ended by itself."""
-    reason = f"worker ended with exit code {bench.crew.drop_worker()}"
-    bench.recorder.terminal(upcoming.attempt_id, "failed", reason)
-    return Finished(upcoming, Ended.FAILED, reason, None)

@@ -83,8 +83,8 @@ def _setup(job: dict[str, Any], attempt: RunningAttempt, encoder: Encoder) -> No
 def _serve(job: dict[str, Any], end: Connection, attempt: RunningAttempt, encoder: Encoder) -> float | None:
     """Compute layer by layer, looking at the flag between layers; service time in s, or None if cancelled."""
     started_ns = time.monotonic_ns()
-    send(end, "running", since_ns=started_ns)
     attempt.mark("compute_start")
+    send(end, "running", since_ns=started_ns)  # only now: whoever hears it may ask about what has been recorded
     for layer in encoder.layers(job["tokens"]):
         if layer == 0:
             attempt.mark("first_output")
