@@ -109,6 +109,7 @@ class OverviewOut(BaseModel):
     last_commit: int
     last_commit_ns: int | None
     learned_to: int
+    as_of_commit: Annotated[int | None, Field(description="Commit that answers speak as of now; null while nothing is known.")]
     ledger_pending: Annotated[int, Field(description="Answers (count) given and not yet committed.")]
     ended: Annotated[int, Field(description="Phases (count) known to have ended.")]
     quarantined: Annotated[int, Field(description="Spans (count) set aside as unusable.")]

@@ -17,6 +17,7 @@ from service.settings import Settings
 from service.upkeep import Upkeep
 from telemetry.store.file import Store
 from tests.service.living import Living, Served, until
+from tests.service.watching import feed, measured
 
 
 @pytest.fixture
@@ -94,6 +95,16 @@ def answering(start_server: Callable[[Path], Served], tmp_path_factory: pytest.T
         events = [event.model_dump(exclude_none=True) for run in made for event in run.events]
         commit = Client(http).ingest(attempts, events)["commit"]
         until(lambda: (told := Client(http).ready())["ready"] and told["learned_to"] >= commit)
+    return served
+
+
+@pytest.fixture(scope="session")
+def watched(start_server: Callable[[Path], Served], tmp_path_factory: pytest.TempPathFactory) -> Served:
+    """A server with work that ended, answers with outcomes, attempts that still run and a measured host."""
+    store = tmp_path_factory.mktemp("watched") / "store.duckdb"
+    measured(store)
+    served = start_server(store)
+    feed(served.url)
     return served
 
 

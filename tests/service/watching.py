@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from pathlib import Path
 from typing import Any
@@ -17,11 +18,11 @@ from tests.service.living import until
 
 KNOWN, ASKED = 120, 60
 HOUR_NS = 3_600 * 1_000_000_000
-RATES = (
-    '{"matmul_threads_2_flops_per_s": {"median": 8.1e10, "spread": 0.03, "samples": 40, "loops": 1, "warmups": [], "complaints": []},'
-    ' "memory_copy_bytes_per_s": {"median": 9.4e9, "spread": 0.21, "samples": 12, "loops": 1, "warmups": [],'
-    ' "complaints": ["spread 21% of the median: idle the host and measure again"]}}'
-)
+COMPLAINT = "spread 21% of the median: idle the host and measure again"
+RATES = {
+    "matmul_threads_2_flop_per_s": {"median": 8.1e10, "spread": 0.03, "samples": 40, "complaints": []},
+    "memory_copy_bytes_per_s": {"median": 9.4e9, "spread": 0.21, "samples": 12, "complaints": [COMPLAINT]},
+}
 
 
 def measured(store: Path) -> None:
@@ -45,7 +46,7 @@ def measured(store: Path) -> None:
         grant_id="grant-1",
         measured_ns=now_ns - HOUR_NS,
         condition='{"processor": "test processor", "effective_processors": 2.0, "quota": null}',
-        rates=RATES,
+        rates=json.dumps(RATES),
     )
     with Store.open(store) as opened:
         opened.write(Batch((grant, profile)))

@@ -40,6 +40,7 @@ def get_overview(request: Request) -> OverviewOut:
         last_commit=commit,
         last_commit_ns=committed_ns,
         learned_to=at.lineup.learned_to,
+        as_of_commit=serving.model.commit if serving else None,
         ledger_pending=len(at.lineup.ledger),
         ended=ended,
         quarantined=quarantined,

@@ -1,0 +1,138 @@
+// The plots. Each draws from plain data into a place; colours come from the page's own palette, so both themes follow it.
+
+/* global Plotly */
+import { level as levelName, percent, time, unitFor } from "./words.js";
+
+const CONFIG = { displayModeBar: false, responsive: true };
+const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
+
+function axis(more) {
+  return {
+    gridcolor: colour("grid"), linecolor: colour("line"), zeroline: false, automargin: true, fixedrange: true,
+    tickfont: { size: 12 }, ...more, title: { text: more.title, font: { size: 12.5 }, standoff: 8 },
+  };
+}
+
+function layout(more) {
+  return {
+    paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", margin: { l: 52, r: 16, t: 26, b: 44 },
+    font: { family: getComputedStyle(document.body).fontFamily, size: 13, color: colour("quiet") },
+    hoverlabel: { bgcolor: colour("surface"), bordercolor: colour("line"), font: { color: colour("ink") } },
+    legend: { orientation: "h", x: 0, y: 1.02, yanchor: "bottom", traceorder: "normal", font: { size: 12.5 } }, ...more,
+  };
+}
+
+function draw(place, traces, shape) {
+  place.style.height = shape.height ? `${shape.height}px` : "";
+  return Plotly.react(place, traces, layout(shape), CONFIG);
+}
+
+const timeAxis = (unit, log, more = {}) => axis({ title: `time (${unit})`, type: log ? "log" : "linear", ...more });
+
+/** P(T <= t), linear between the quantiles. */
+function chanceBy(t, levels, quantilesS) {
+  const after = quantilesS.findIndex((q) => q > t);
+  if (after === 0) return 0;
+  if (after < 0) return levels[levels.length - 1];
+  const [q0, q1, p0, p1] = [quantilesS[after - 1], quantilesS[after], levels[after - 1], levels[after]];
+  return p0 + ((p1 - p0) * (t - q0)) / (q1 - q0);
+}
+
+/** Edges of the slices between which ends are counted. */
+function slices(fromS, toS, log, n = 24) {
+  const part = (i) => (log ? fromS * (toS / fromS) ** (i / n) : fromS + ((toS - fromS) * i) / n);
+  return Array.from({ length: n + 1 }, (_, i) => part(i));
+}
+
+/** Where the phase ends: chance per slice of time, with lines at the advertised quantiles. */
+export function density(place, answer, shown, log) {
+  const { levels, quantiles_s: q } = answer;
+  const at = (p) => q[levels.indexOf(p)];
+  const { unit, perSecond } = unitFor(at(0.99));
+  const onLog = log && q[0] > 0;
+  const widthS = at(0.99) - q[0];
+  const edges = widthS > 0 ? slices(q[0], at(0.99), onLog) : [q[0], q[0] + 1e-9];
+  const share = edges.slice(1).map((t, i) => chanceBy(t, levels, q) - (i ? chanceBy(edges[i], levels, q) : 0));
+  const trace = {
+    x: [edges[0], ...edges, edges[edges.length - 1]].map((t) => t * perSecond), y: [0, ...share, share[share.length - 1], 0].map((p) => p * 100),
+    type: "scatter", mode: "lines", line: { shape: "hv", width: 1.5, color: colour("accent") }, fill: "tozeroy", fillcolor: `${colour("accent")}2e`,
+    hovertemplate: `%{y:.1f} % end near %{x:.3~g} ${unit}<extra></extra>`,
+  };
+  const position = (p) => at(p) * perSecond;
+  const line = (p) => ({ type: "line", x0: position(p), x1: position(p), y0: 0, y1: 1, yref: "paper", line: { color: colour("second"), width: 1.3, dash: p === 0.5 ? "solid" : "dot" } });
+  const note = (p, i) => ({
+    x: onLog ? Math.log10(position(p)) : position(p), y: 1 - 0.085 * i, yref: "paper", yanchor: "top", xanchor: i > 1 ? "right" : "left",
+    text: levelName(p), showarrow: false, font: { color: colour("second"), size: 12 },
+  });
+  return draw(place, [trace], {
+    xaxis: timeAxis(unit, onLog), yaxis: axis({ title: "chance per slice (%)", rangemode: "tozero" }),
+    shapes: shown.map(line), annotations: shown.map(note), showlegend: false,
+  });
+}
+
+const remainingOf = (answer, perSecond, fromS) => ({
+  x: [fromS, ...answer.quantiles_s.map((q) => fromS + q)].map((t) => t * perSecond), y: [100, ...answer.levels.map((p) => 100 * (1 - p))],
+});
+
+/** Still running after t: as answered at the start, and given that it has run `elapsedS`. */
+export function residual(place, whole, rest, elapsedS, log) {
+  const { unit, perSecond } = unitFor(whole.quantiles_s[whole.levels.indexOf(0.99)]);
+  const hover = `%{y:.1f} % still run after %{x:.3~g} ${unit}<extra></extra>`;
+  const style = { type: "scatter", mode: "lines", hovertemplate: hover };
+  const traces = [
+    { ...style, ...remainingOf(whole, perSecond, 0), name: "asked at the start", line: { color: colour("accent"), width: 2 } },
+    { ...style, ...remainingOf(rest ?? whole, perSecond, rest ? elapsedS : 0), name: `given ${time(rest ? elapsedS : 0)}`, line: { color: colour("second"), width: 2.4 } },
+  ];
+  const now = { type: "line", x0: elapsedS * perSecond, x1: elapsedS * perSecond, y0: 0, y1: 1, yref: "paper", line: { color: colour("quiet"), width: 1, dash: "dot" } };
+  return draw(place, traces, {
+    xaxis: timeAxis(unit, log, { rangemode: "tozero" }), yaxis: axis({ title: "still running (%)", range: [0, 103] }), shapes: elapsedS > 0 ? [now] : [],
+  });
+}
+
+/** Bars of running phases: what has passed, then what is left to p50 and to p90. */
+export function running(place, phases, levels) {
+  const left = (row, p) => row.remaining_s?.[levels.indexOf(p)] ?? 0;
+  const { unit, perSecond } = unitFor(Math.max(...phases.map((row) => row.elapsed_s + left(row, 0.9))));
+  const names = phases.map((row) => twoLines(row.phase, shortened(row.attempt_id)));
+  const bar = (name, of, fill) => ({
+    type: "bar", orientation: "h", name, y: names, x: phases.map((row) => of(row) * perSecond), marker: { color: fill },
+    hovertemplate: `${name}: %{x:.3~g} ${unit}<extra></extra>`,
+  });
+  const traces = [
+    bar("has run", (row) => row.elapsed_s, colour("quiet")), bar("left, p50", (row) => left(row, 0.5), colour("accent")),
+    bar("to p90", (row) => left(row, 0.9) - left(row, 0.5), colour("accent-soft")),
+  ];
+  return draw(place, traces, {
+    barmode: "stack", bargap: 0.45, height: 110 + 42 * phases.length,
+    xaxis: timeAxis(unit, false), yaxis: axis({ autorange: "reversed", showgrid: false }),
+  });
+}
+
+// Names come from whoever sent them; the plot library would read markup in them.
+const plain = (text) => text.replaceAll("&", "&amp;").replaceAll("<", "&lt;");
+const shortened = (id) => (id.length > 18 ? `…${id.slice(-14)}` : id);
+const twoLines = (first, second) => `${plain(first)}<br><span style="font-size:11px">${plain(second)}</span>`;
+
+/** Share of phases that passed the quantile at `level`, with exact intervals, against the promise. */
+export function coverage(place, strata, p) {
+  const one = (row) => row.exceeded.find((e) => e.level === p);
+  const group = (outside, name, fill) => {
+    const rows = strata.filter((row) => one(row).outside === outside);
+    const end = (row, side) => 100 * Math.abs(one(row)[side] - one(row).share);
+    return {
+      type: "scatter", mode: "markers", name, y: rows.map(label), x: rows.map((row) => 100 * one(row).share), marker: { color: fill, size: 9 },
+      error_x: { type: "data", symmetric: false, array: rows.map((row) => end(row, "high")), arrayminus: rows.map((row) => end(row, "low")), color: fill, thickness: 1.6, width: 4 },
+      text: rows.map((row) => `${one(row).misses} of ${one(row).n}, interval ${percent(one(row).low)} to ${percent(one(row).high)}`),
+      hovertemplate: "%{text}<extra></extra>",
+    };
+  };
+  const promised = 100 * (1 - p);
+  return draw(place, [group(false, "as promised, within chance", colour("accent")), group(true, "off the promise", colour("bad"))], {
+    height: 130 + 40 * strata.length,
+    xaxis: axis({ title: `took longer than ${levelName(p)} (%)`, range: [-2, 102] }),
+    yaxis: axis({ categoryorder: "array", categoryarray: strata.map(label), autorange: "reversed" }),
+    shapes: [{ type: "line", x0: promised, x1: promised, y0: 0, y1: 1, yref: "paper", line: { color: colour("ink"), width: 1.4, dash: "dash" } }],
+  });
+}
+
+const label = (row) => twoLines(`${row.phase}, ${row.state || "state unknown"}`, row.host || "host unknown");
