@@ -53,6 +53,8 @@ def demo(
     from service.demo.figures import figures
 
     console = Console(stderr=json)
+    if not console.is_terminal:
+        console = Console(stderr=json, width=text.PAGE_WIDTH)
     store = _folder_of_run(folder) / "store.duckdb"
     made = _make(console, folder, store, attempts, seed, use_torch=torch)
     console.rule("What happened")

@@ -22,6 +22,9 @@ from service.demo.walk import Step
 from service.replay import Replayed
 from telemetry.tables import HostProfile
 
+PAGE_WIDTH = 120
+"""Width of tables where the output is no terminal, such as a log."""
+
 
 def everything(console: Console, made: Made, found: Figures, store: Path) -> None:
     """All findings, in the order of the walk."""

@@ -63,6 +63,7 @@ def serve(settings: Settings, told: Callable[[str], None]) -> None:
         port = listening.getsockname()[1]
         url = f"http://{'[::1]' if ':' in settings.host else settings.host}:{port}"
         store = Store.open(settings.store, url=url)
+        health.sweep_copies(settings.store)
         try:
             for asked_to_end in (signal.SIGTERM, signal.SIGINT):
                 signal.signal(asked_to_end, _end)

@@ -170,3 +170,13 @@ def test_sigkill_loses_nothing_acknowledged(start_server: Start, tmp_path: Path)
 def test_twenty_sigkills_lose_nothing_acknowledged(start_server: Start, tmp_path: Path) -> None:
     acknowledged, kept = kill_and_restart(start_server, tmp_path / "store.duckdb", rounds=20)
     print(f"\nacknowledged {acknowledged}, kept {kept}, each once")  # noqa: T201  the figure a soak is run for
+
+
+def test_a_copy_that_a_killed_server_left_half_sent_is_swept_at_the_next_start(
+    start_server: Callable[[Path], Served], tmp_path: Path
+) -> None:
+    left = tmp_path / ".store.duckdb.snapshot-abc"
+    left.mkdir()
+    (left / "snapshot.duckdb").write_bytes(b"half")
+    start_server(tmp_path / "store.duckdb")
+    assert not left.exists()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from tempfile import mkdtemp
 
@@ -41,11 +42,22 @@ async def readyz(request: Request) -> ReadyOut | Response:
     return told if told.ready else Response(told.model_dump_json(), 503, media_type="application/json")
 
 
+def copies_prefix(store: Path) -> str:
+    """How the folders of copies on their way out begin: beside the store, so that disk and file system are its own."""
+    return f".{store.name}.snapshot-"
+
+
+def sweep_copies(store: Path) -> None:
+    """Remove copies that a killed server left half sent."""
+    for folder in store.parent.glob(f"{copies_prefix(store)}*"):
+        shutil.rmtree(folder, ignore_errors=True)
+
+
 @router.get("/v1/snapshot", response_class=FileResponse)
 async def snapshot(request: Request) -> FileResponse:
     """Give a copy of the store, consistent at a commit, that any DuckDB client opens."""
     store = running(request).store
-    folder = Path(mkdtemp(prefix=".snapshot-", dir=store.path.parent))
+    folder = Path(mkdtemp(prefix=copies_prefix(store.path), dir=store.path.parent))
     copy = folder / "snapshot.duckdb"
 
     def forget() -> None:
