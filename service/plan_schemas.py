@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from collections.abc import Sequence
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, Field, model_validator
 
@@ -50,20 +51,46 @@ class StageIn(Wire):
             raise ValueError(f"stage {self.name}: elapsed_s and took_s go with context")
         if self.elapsed_s is not None and self.took_s is not None:
             raise ValueError(f"stage {self.name}: give elapsed_s of a phase that runs or took_s of one that has finished")
+        if (self.phase or self.kind) == "setup" and self.context is not None and self.context.state == "resident":
+            raise ValueError(f"stage {self.name}: what is resident has no setup; leave the stage out")
         return self
+
+
+def _in_order(stages: Sequence[StageIn]) -> None:
+    """Refuse names that repeat, and predecessors that do not stand earlier; so no stage waits for itself."""
+    seen: set[str] = set()
+    for stage in stages:
+        if missing := [name for name in stage.after if name not in seen]:
+            raise ValueError(f"stage {stage.name}: after names {missing[0]!r}, which does not stand before it")
+        if stage.name in seen:
+            raise ValueError(f"stage {stage.name}: give each stage a name of its own")
+        seen.add(stage.name)
 
 
 class PlanIn(Wire):
     """A plan, complete when all its stages have ended, and its deadline."""
 
-    plan_id: Annotated[Name | None, Field(description="Keys the draws; plans without one are keyed by their place.")] = None
+    plan_id: Annotated[
+        Name | None,
+        Field(description="Keys the draws: plans of one id share their world. Plans without one are keyed by their place."),
+    ] = None
     stages: Annotated[list[StageIn], Field(min_length=1, max_length=32)]
     deadline_s: Annotated[float, Field(gt=0, le=1e12, description="Deadline, s from now; must lie ahead.")]
     level: Level = 0.95
     attempt_id: Annotated[
         Name | None,
-        Field(description="The attempt this plan is about, if it will run: its completion, counted from `eligible`, is joined."),
+        Field(
+            description="The attempt this plan is about, if it will run: its completion is joined, counted from `eligible`, or "
+            "from the question where it was eligible before."
+        ),
     ] = None
+
+    @model_validator(mode="after")
+    def _sensible(self) -> PlanIn:
+        _in_order(self.stages)
+        if all(stage.kind == "wait" for stage in self.stages):
+            raise ValueError("only waits; give at least one stage with a context or running_attempt_id")
+        return self
 
 
 class ChanceRequest(Wire):
@@ -103,6 +130,13 @@ class LatestStartIn(Wire):
     )
     attempt_id: Annotated[Name | None, Field(description="The load's attempt, if it will run: its readiness is joined.")] = None
 
+    @model_validator(mode="after")
+    def _sensible(self) -> LatestStartIn:
+        if self.load.kind == "wait" or self.load.after:
+            raise ValueError(f"load {self.load.name}: give a setup, or another phase, and nothing before it")
+        _in_order([*(self.need.predecessors or ()), self.load])
+        return self
+
 
 class LatestStartRequest(Wire):
     """Ask when each load must start at the latest."""
@@ -112,13 +146,24 @@ class LatestStartRequest(Wire):
 
 
 class ScenarioAttemptIn(Wire):
-    """An attempt to draw: its setup may run (`setup_elapsed_s`) or have finished (`setup_took_s`); so may its service run."""
+    """An attempt to draw: its setup may run (`setup_elapsed_s`) or have finished (`setup_took_s`), and then its service run."""
 
     attempt: Name
     context: ContextIn
     setup_elapsed_s: Length | None = None
     setup_took_s: Length | None = None
     service_elapsed_s: Length | None = None
+
+    @model_validator(mode="after")
+    def _one_setup(self) -> ScenarioAttemptIn:
+        if self.context.state == "resident":
+            if self.setup_elapsed_s is not None or self.setup_took_s is not None:
+                raise ValueError("what is resident has no setup; leave out setup_elapsed_s and setup_took_s")
+        elif self.setup_elapsed_s is not None and self.setup_took_s is not None:
+            raise ValueError("give setup_elapsed_s of a setup that runs or setup_took_s of one that has finished")
+        elif self.service_elapsed_s is not None and self.setup_took_s is None:
+            raise ValueError("a service runs after its setup; give setup_took_s beside service_elapsed_s")
+        return self
 
 
 class ScenariosRequest(Wire):
@@ -129,7 +174,9 @@ class ScenariosRequest(Wire):
     seed: Seed = 0
 
     @model_validator(mode="after")
-    def _bounded(self) -> ScenariosRequest:
+    def _distinct_and_bounded(self) -> ScenariosRequest:
+        if len({one.attempt for one in self.attempts}) < len(self.attempts):
+            raise ValueError("give each attempt a name of its own: it keys the draws")
         if len(self.attempts) * self.n_scenarios > 1_000_000:
             raise ValueError(
                 f"{len(self.attempts)} attempts x {self.n_scenarios} scenarios is more than 1,000,000 draws; ask for fewer"
@@ -211,8 +258,3 @@ class ScenariosOut(BaseModel):
     reasons: list[str]
     model_id: str
     as_of_commit: int
-
-
-def as_question(model: BaseModel) -> dict[str, Any]:
-    """A question without what was left out, as it is kept in the ledger."""
-    return model.model_dump(exclude_none=True)

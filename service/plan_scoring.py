@@ -71,18 +71,24 @@ def _outcome(answer: PlanAnswer, seen: Mapping[Key, Observation]) -> PlanOutcome
 
 
 def _completion(answer: PlanAnswer, row: Observation) -> PlanOutcome | None:
-    if row.duration_s is None or row.ended is None or answer.deadline_s is None:
+    """Completion counted from `eligible`, or from the question where the attempt was eligible before it."""
+    if row.duration_s is None or row.started_ns is None or row.ended is None or answer.deadline_s is None:
         return None
-    by_then = row.duration_s <= answer.deadline_s * TIE
+    actual_s = row.duration_s - max(answer.made_ns - row.started_ns, 0) / 1e9
+    if actual_s <= 0.0:
+        return None  # it was over when the question was put
+    by_then = actual_s <= answer.deadline_s * TIE
     left_open = row.ended in {Ended.CANCELLED, Ended.TIMED_OUT} and by_then
     met = None if left_open else row.ended is Ended.COMPLETED and by_then
-    return PlanOutcome(answer_id=answer.answer_id, actual_s=row.duration_s, ended=row.ended, met=met)
+    return PlanOutcome(answer_id=answer.answer_id, actual_s=actual_s, ended=row.ended, met=met)
 
 
 def _readiness(answer: PlanAnswer, load: Observation, predecessors: Sequence[Observation]) -> PlanOutcome | None:
     """Ready minus needed; wall times place phases of one host beside each other."""
     if load.ended is None or load.started_ns is None or any(row.ended is not Ended.COMPLETED for row in predecessors):
         return None
+    if _end_ns(load) <= answer.made_ns:
+        return None  # it was over when the question was put
     late_s = (_end_ns(load) - max(_end_ns(row) for row in predecessors)) / 1e9
     censored = load.ended in {Ended.CANCELLED, Ended.TIMED_OUT}
     return PlanOutcome(

@@ -16,7 +16,6 @@ import numpy as np
 import orjson
 from numpy.typing import NDArray
 
-from calibrate.evidence.reliability import Reliability
 from predictors.contexts import Context
 from predictors.distribution import Array, Support
 from predictors.joint.quantile_table import Timings, timings_of
@@ -24,68 +23,21 @@ from predictors.plans.chance import COMPLETION_LEVELS, ONE_SIDED, Chance, Verdic
 from predictors.plans.graph import Plan, Stage, StageKind
 from predictors.plans.latest_start import draw_need_and_load, latest_start, need_from_quantiles, need_from_samples
 from service.engine import Serving, judge
+from service.plan_questions import (
+    ChanceQuestion,
+    CompositeQuestion,
+    LatestStartQuestion,
+    Occasion,
+    PlannedStage,
+    asked_again,
+    kept,
+)
 from telemetry.errors import BadField, NoEvidence
 from telemetry.tables import PlanAnswer
 from telemetry.words import Status
 
 P95 = int(np.flatnonzero(COMPLETION_LEVELS == 0.95)[0])
 PRECEDENCE = (Status.SHADOW, Status.EXTRAPOLATED, Status.THIN, Status.CALIBRATED)
-
-
-@dataclass(frozen=True, slots=True)
-class PlannedStage:
-    """A stage as asked: a wait of known length, or a phase of a context with what was observed of it."""
-
-    name: str
-    kind: StageKind
-    after: tuple[str, ...] = ()
-    planned_s: float | None = None
-    context: Context | None = None
-    phase: str = ""
-    attempt: str = ""
-    elapsed_s: float | None = None
-    took_s: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class ChanceQuestion:
-    """A plan and its deadline in s from now; `asked` is the question as it came, for the ledger."""
-
-    stages: tuple[PlannedStage, ...]
-    deadline_s: float
-    level: float
-    key: str
-    plan_id: str | None
-    attempt_id: str | None
-    asked: dict[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class LatestStartQuestion:
-    """A load and when it is needed: draws, quantiles, or predecessors (their last end)."""
-
-    load: PlannedStage
-    delta: float
-    key: str
-    question_id: str | None
-    attempt_id: str | None
-    asked: dict[str, Any]
-    predecessors: tuple[PlannedStage, ...] = ()
-    samples_s: tuple[float, ...] = ()
-    levels: tuple[float, ...] = ()
-    values_s: tuple[float, ...] = ()
-    needed_by: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Occasion:
-    """What a request adds: its identity, seed and time, and how earlier answers turned out."""
-
-    request_id: str
-    answer_ids: tuple[str, ...]
-    made_ns: int
-    seed: int
-    reliability: Reliability
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +88,7 @@ class Known:
         return lowest, sorted({reason for _, reasons in found for reason in reasons})
 
     def answered(
-        self, told: dict[str, Any], kept: dict[str, Any], asked: dict[str, Any], occasion: Occasion, place: int
+        self, told: dict[str, Any], columns: dict[str, Any], question: CompositeQuestion, occasion: Occasion, place: int
     ) -> PlanAnswered:
         """Answer and row, with what both have in common."""
         made: dict[str, Any] = {
@@ -149,14 +101,14 @@ class Known:
             answer_id=occasion.answer_ids[place],
             request_id=occasion.request_id,
             attempt_id=told["attempt_id"],
-            asked=orjson.dumps(asked | {"seed": occasion.seed}).decode(),
-            calibration_se=occasion.reliability.calibration_se,
+            asked=kept(question, occasion),
+            calibration_se=occasion.calibration_se,
             verdict=str(told["verdict"]),
             status=str(told["status"]),
             reasons=told["reasons"],
             answer_sha256=hashlib.sha256(body).hexdigest(),
             **made,
-            **kept,
+            **columns,
         )
         return PlanAnswered(body, row)
 
@@ -187,9 +139,7 @@ def _optional(values: Sequence[float | None]) -> Array:
     return np.array([np.nan if value is None else value for value in values])
 
 
-def ask_chances(
-    serving: Serving | None, questions: Sequence[ChanceQuestion], occasion: Occasion, cvar_level: float | None
-) -> list[PlanAnswered]:
+def ask_chances(serving: Serving | None, questions: Sequence[ChanceQuestion], occasion: Occasion) -> list[PlanAnswered]:
     """P(completed by the deadline) of every plan, in order; an answer depends on no other plan of the request."""
     found = known(serving, [stage for q in questions for stage in q.stages])
     answers = chances(
@@ -198,8 +148,8 @@ def ask_chances(
         np.array([q.deadline_s for q in questions]),
         np.array([q.level for q in questions]),
         seed=occasion.seed,
-        calibration_se=occasion.reliability.calibration_se,
-        cvar_level=cvar_level,
+        calibration_se=occasion.calibration_se,
+        cvar_level=occasion.cvar_level,
     )
     return [_chance(found, q, answer, occasion, i) for i, (q, answer) in enumerate(zip(questions, answers, strict=True))]
 
@@ -231,7 +181,7 @@ def _chance(found: Known, q: ChanceQuestion, answer: Chance, occasion: Occasion,
         "status": status,
         "reasons": reasons,
     }
-    kept = {
+    columns = {
         "question": "chance",
         "level": q.level,
         "deadline_s": q.deadline_s,
@@ -244,7 +194,7 @@ def _chance(found: Known, q: ChanceQuestion, answer: Chance, occasion: Occasion,
         "sum_of_p95_s": answer.sum_of_p95_s,
         "needed_by": [],
     }
-    return found.answered(told, kept, q.asked, occasion, place)
+    return found.answered(told, columns, q, occasion, place)
 
 
 def ask_latest_starts(
@@ -279,19 +229,19 @@ def _latest(found: Known, q: LatestStartQuestion, occasion: Occasion, place: int
         "reasons": reasons,
     }
     mc_se = math.sqrt(answer.p_on_time * (1.0 - answer.p_on_time) / answer.n_scenarios)
-    kept = {
+    columns = {
         "question": "latest_start",
         "level": 1.0 - q.delta,
         "start_s": answer.start_s,
         "probability": answer.p_on_time,
         "mc_se": mc_se,
-        "lower": max(0.0, answer.p_on_time - ONE_SIDED * math.hypot(mc_se, occasion.reliability.calibration_se)),
+        "lower": max(0.0, answer.p_on_time - ONE_SIDED * math.hypot(mc_se, occasion.calibration_se)),
         "p_complete": p_complete,
         "expected_late_s": answer.expected_late_s,
         "expected_idle_s": answer.expected_idle_s,
         "needed_by": list(q.needed_by),
     }
-    return found.answered(told, kept, q.asked, occasion, place)
+    return found.answered(told, columns, q, occasion, place)
 
 
 def _drawn(found: Known, q: LatestStartQuestion, seed: int) -> tuple[Array, Array, float]:
@@ -306,6 +256,14 @@ def _drawn(found: Known, q: LatestStartQuestion, seed: int) -> tuple[Array, Arra
 
 def _load_alone(found: Known, q: LatestStartQuestion, seed: int) -> tuple[Array, float]:
     """Load in s drawn beside nothing else, and its probability of completing."""
-    alone = found.plan((PlannedStage("need", StageKind.WAIT, planned_s=0.0), q.load), q.key)
+    alone = found.plan((PlannedStage(f"before {q.load.name}", StageKind.WAIT, planned_s=0.0), q.load), q.key)
     _, load, p_complete = draw_need_and_load(alone, q.load.name, found.timings, seed)
     return load, p_complete
+
+
+def ask_again(serving: Serving, row: PlanAnswer) -> PlanAnswered:
+    """The answer to a ledger row's question by the given model."""
+    question, occasion = asked_again(row)
+    if isinstance(question, ChanceQuestion):
+        return ask_chances(serving, [question], occasion)[0]
+    return ask_latest_starts(serving, [question], occasion)[0]

@@ -14,10 +14,11 @@ from predictors.contexts import Context
 from predictors.joint.dependence import INDEPENDENT
 from predictors.model import Model
 from service.engine import Asking, Question, Serving, ask
+from service.planning import ask_again
 from service.refit import caught_up, fit_as_of
 from telemetry import asof
 from telemetry.store.reader import Reader
-from telemetry.tables import ModelFile, Prediction
+from telemetry.tables import ModelFile, PlanAnswer, Prediction
 
 
 @dataclass
@@ -39,10 +40,10 @@ def replay(reader: Reader, upto: int, progress: Callable[[int], None] = lambda _
     """Refit every model as of its commit, fold what became known, and answer every ledger row of commits up to `upto` again."""
     found = Replayed()
     models = {row.model_id: row for row in asof.models(reader, upto)}
-    predictions = sorted(
-        asof.rows_of(Prediction, asof.predictions(reader, upto)), key=lambda row: (row.model_id, row.as_of_commit)
-    )
-    for model_id, rows in groupby(predictions, key=lambda row: row.model_id):
+    ledger: list[Prediction | PlanAnswer] = [*asof.rows_of(Prediction, asof.predictions(reader, upto))]
+    ledger += [row for scored in (False, True) for row in asof.plan_answers(reader, upto, scored=scored)]
+    ledger.sort(key=lambda row: (row.model_id, row.as_of_commit))
+    for model_id, rows in groupby(ledger, key=lambda row: row.model_id):
         model = _refit(reader, models[model_id], found)
         for commit, same in groupby(rows, key=lambda row: row.as_of_commit):
             model = caught_up(model, reader, commit)
@@ -50,7 +51,7 @@ def replay(reader: Reader, upto: int, progress: Callable[[int], None] = lambda _
                 found.answers += 1
                 progress(found.answers)
                 if again(model, row) != row.answer_sha256:
-                    found.different_answers.append(row.prediction_id)
+                    found.different_answers.append(row.answer_id if isinstance(row, PlanAnswer) else row.prediction_id)
     return found
 
 
@@ -67,8 +68,10 @@ def _refit(reader: Reader, row: ModelFile, found: Replayed) -> Model:
     return model
 
 
-def again(model: Model, row: Prediction) -> str:
+def again(model: Model, row: Prediction | PlanAnswer) -> str:
     """SHA-256 of the answer the model gives to a ledger row's question."""
+    if isinstance(row, PlanAnswer):
+        return ask_again(Serving(model, row.model_id), row).row.answer_sha256
     context = Context.of(orjson.loads(row.context))
     question = Question(row.phase, context, row.attempt_id, row.elapsed_s, row.elapsed_source)
     asking = Asking(tuple(row.levels), row.request_id, (row.prediction_id,), row.made_ns)

@@ -8,8 +8,10 @@ from predictors.contexts import Context
 from predictors.joint.scenarios import Attempts, Joint, draw
 from predictors.plans.graph import StageKind
 from service.engine import Serving
+from service.plan_questions import PlannedStage
 from service.plan_schemas import ScenarioAttemptIn, ScenariosRequest
-from service.planning import PlannedStage, known
+from service.planning import known
+from telemetry.words import State
 
 
 def ask_scenarios(serving: Serving | None, asked: ScenariosRequest) -> dict[str, Any]:
@@ -19,7 +21,7 @@ def ask_scenarios(serving: Serving | None, asked: ScenariosRequest) -> dict[str,
     rows = found.rows(setups), found.rows(services)
     contexts = [stage.context or Context() for stage in services]
     dependence = found.serving.model.dependence
-    resident = [stage.took_s == 0.0 for stage in setups]
+    resident = [context.state == State.RESIDENT for context in contexts]
     joint = Joint(
         rho=[0.0 if r else dependence.correlation(c) for r, c in zip(resident, contexts, strict=True)],
         setup_share=[0.0 if r else dependence.share.get("setup", 0.0) for r in resident],
@@ -42,9 +44,11 @@ def ask_scenarios(serving: Serving | None, asked: ScenariosRequest) -> dict[str,
 
 
 def _setup(a: ScenarioAttemptIn) -> PlannedStage:
-    took_s = 0.0 if a.context.state == "resident" else a.setup_took_s
+    """The setup; what is resident has a service that is over in its place: that takes no time and needs no evidence of setups."""
     context = Context(**a.context.model_dump())
-    return PlannedStage("setup", StageKind.SETUP, (), None, context, "setup", a.attempt, a.setup_elapsed_s, took_s)
+    if context.state == State.RESIDENT:
+        return PlannedStage("setup", StageKind.SETUP, (), None, context, "service", a.attempt, took_s=0.0)
+    return PlannedStage("setup", StageKind.SETUP, (), None, context, "setup", a.attempt, a.setup_elapsed_s, a.setup_took_s)
 
 
 def _service(a: ScenarioAttemptIn) -> PlannedStage:

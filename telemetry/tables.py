@@ -230,10 +230,11 @@ class PlanAnswer(Row):
     made_ns: Annotated[int, Field(description="UTC wall time of the answer, ns.")]
     as_of_commit: Annotated[int, Field(description="Commit number: the answer used nothing known later.")]
     model_id: Annotated[str, Field(description="Fitted model (models.model_id).")]
-    asked: Annotated[str, Field(description="The question as JSON, with its seed.")]
+    asked: Annotated[str, Field(description="The question as JSON, with its seed: enough to ask it again.")]
     level: Annotated[float, Field(gt=0, lt=1, description="Probability asked for, 0 to 1.")]
     deadline_s: Annotated[
-        float | None, Field(description="Deadline in s from the attempt's eligible mark; null for a latest start.")
+        float | None,
+        Field(description="Deadline in s from the attempt's eligible mark or from made_ns, the later; null for a latest start."),
     ] = None
     start_s: Annotated[
         float | None, Field(description="Latest safe start in s from made_ns; null for a chance, or if there is none.")
@@ -275,7 +276,8 @@ class PlanOutcome(Row):
     actual_s: Annotated[
         float,
         Field(
-            description="Chance: completion in s (or its lower bound). Latest start: ready minus needed in s, negative if early."
+            description="Chance: completion in s, counted as the deadline is (or its lower bound). "
+            "Latest start: ready minus needed in s, negative if early."
         ),
     ]
     started_s: Annotated[float | None, Field(description="When the load really started, s from made_ns; null for a chance.")] = (

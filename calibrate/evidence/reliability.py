@@ -3,7 +3,8 @@
 With answered probabilities p_i and outcomes m_i in {0, 1}, the gap g = mean(m_i - p_i) has variance v = sum p_i (1 - p_i) / n^2
 if the answers are right. Before any outcome a bias b ~ N(0, PRIOR_SD^2) is believed; afterwards it is normal with mean
 g PRIOR_SD^2 / (PRIOR_SD^2 + v) and variance PRIOR_SD^2 v / (PRIOR_SD^2 + v). The standard error of the next answer is the root of
-both squared and added: never nothing, and large where plans have kept missing.
+both squared and added: never nothing, and large where plans have kept missing. An answer of 0 or 1 would give v no share; it may
+be biased like any other, so in v its p_i stands PRIOR_SD off the end: a run of sure answers proves no more than it can.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ PRIOR_SD = 0.05
 
 @dataclass(frozen=True, slots=True)
 class Reliability:
-    """Sums over answered plans whose outcome is known: their number, gaps m - p, and variances p (1 - p)."""
+    """Sums over answered plans whose outcome is known: their number, gaps m - p, and variances p (1 - p), p off the ends."""
 
     n: int = 0
     gap: float = 0.0
@@ -25,7 +26,8 @@ class Reliability:
 
     def after(self, probability: float, *, met: bool) -> Reliability:
         """With one more outcome."""
-        return Reliability(self.n + 1, self.gap + met - probability, self.variance + probability * (1.0 - probability))
+        p = min(max(probability, PRIOR_SD), 1.0 - PRIOR_SD)
+        return Reliability(self.n + 1, self.gap + met - probability, self.variance + p * (1.0 - p))
 
     @property
     def calibration_se(self) -> float:

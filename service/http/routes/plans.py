@@ -16,6 +16,7 @@ from predictors.plans.graph import StageKind
 from service.http.limits import body_of
 from service.http.openapi import takes
 from service.http.running import Running, running
+from service.plan_questions import ChanceQuestion, LatestStartQuestion, Occasion, PlannedStage
 from service.plan_schemas import (
     ChanceRequest,
     ChancesOut,
@@ -26,17 +27,8 @@ from service.plan_schemas import (
     ScenariosOut,
     ScenariosRequest,
     StageIn,
-    as_question,
 )
-from service.planning import (
-    ChanceQuestion,
-    LatestStartQuestion,
-    Occasion,
-    PlanAnswered,
-    PlannedStage,
-    ask_chances,
-    ask_latest_starts,
-)
+from service.planning import PlanAnswered, ask_chances, ask_latest_starts
 from service.scenarios import ask_scenarios
 from telemetry.recorder.ids import uuid7
 
@@ -72,10 +64,10 @@ async def post_chance(request: Request) -> Response:
     at = running(request)
     asked = ChanceRequest.model_validate_json(await body_of(request, at.settings.body_limit_bytes))
     questions = [_chance(at, plan, place) for place, plan in enumerate(asked.plans)]
-    occasion = _occasion(at, "chance", len(questions), asked.seed)
+    occasion = _occasion(at, "chance", len(questions), asked.seed, asked.cvar_level)
     if len(questions) < IN_A_THREAD_FROM:
-        return _reply(at, ask_chances(at.lineup.serving, questions, occasion, asked.cvar_level))
-    return _reply(at, await run_in_threadpool(ask_chances, at.lineup.serving, questions, occasion, asked.cvar_level))
+        return _reply(at, ask_chances(at.lineup.serving, questions, occasion))
+    return _reply(at, await run_in_threadpool(ask_chances, at.lineup.serving, questions, occasion))
 
 
 @router.post("/latest-start", response_model=LatestStartsOut, openapi_extra=takes(LatestStartRequest, LATEST_START_EXAMPLE))
@@ -99,8 +91,9 @@ async def post_scenarios(request: Request) -> Response:
     return Response(orjson.dumps(drawn), media_type="application/json")
 
 
-def _occasion(at: Running, question: str, n: int, seed: int) -> Occasion:
-    return Occasion(uuid7(), tuple(uuid7() for _ in range(n)), time.time_ns(), seed, at.lineup.reliability_of(question))
+def _occasion(at: Running, question: str, n: int, seed: int, cvar_level: float | None = None) -> Occasion:
+    calibration_se = at.lineup.reliability_of(question).calibration_se
+    return Occasion(uuid7(), tuple(uuid7() for _ in range(n)), time.time_ns(), seed, calibration_se, cvar_level)
 
 
 def _reply(at: Running, answers: Sequence[PlanAnswered]) -> Response:
@@ -118,7 +111,6 @@ def _chance(at: Running, plan: PlanIn, place: int) -> ChanceQuestion:
         key=plan.plan_id or f"#{place}",
         plan_id=plan.plan_id,
         attempt_id=plan.attempt_id,
-        asked=as_question(plan),
     )
 
 
@@ -131,7 +123,6 @@ def _latest_start(at: Running, question: LatestStartIn, place: int) -> LatestSta
         key=question.question_id or f"#{place}",
         question_id=question.question_id,
         attempt_id=question.attempt_id,
-        asked=as_question(question),
         predecessors=tuple(_stage(at, stage) for stage in before),
         samples_s=tuple(question.need.samples_s or ()),
         levels=tuple(question.need.levels or ()),
