@@ -98,9 +98,9 @@ def answering(start_server: Callable[[Path], Served], tmp_path_factory: pytest.T
     return served
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def watched(start_server: Callable[[Path], Served], tmp_path_factory: pytest.TempPathFactory) -> Served:
-    """A server with work that ended, answers with outcomes, attempts that still run and a measured host."""
+    """A server with work that ended, answers with outcomes, attempts that still run and a measured host; each file of tests has its own."""
     store = tmp_path_factory.mktemp("watched") / "store.duckdb"
     measured(store)
     served = start_server(store)
