@@ -100,7 +100,7 @@ def answering(start_server: Callable[[Path], Served], tmp_path_factory: pytest.T
 
 @pytest.fixture(scope="module")
 def watched(start_server: Callable[[Path], Served], tmp_path_factory: pytest.TempPathFactory) -> Served:
-    """A server with work that ended, answers with outcomes, attempts that still run and a measured host; each file of tests has its own."""
+    """A server with work that ended, answers with outcomes, running attempts and a measured host; one per file of tests."""
     store = tmp_path_factory.mktemp("watched") / "store.duckdb"
     measured(store)
     served = start_server(store)

@@ -5,7 +5,7 @@ async function call(path, body) {
   try {
     answer = await fetch(path, body ? { method: "POST", body: JSON.stringify(body) } : { cache: "no-store" });
   } catch {
-    throw new Error("The API does not answer. This page tries again every few seconds; look whether `phasecast serve` still runs.");
+    throw new Error("The API does not answer; trying again every few seconds. Look whether `phasecast serve` still runs.");
   }
   const told = await answer.json().catch(() => ({}));
   if (!answer.ok) throw new Error(told.fix ? `${told.field}: ${told.fix}.` : `${path} answered ${answer.status}.`);

@@ -27,6 +27,7 @@ function draw(place, traces, shape) {
   return Plotly.react(place, traces, layout(shape), CONFIG);
 }
 
+const upright = (x, line) => ({ type: "line", x0: x, x1: x, y0: 0, y1: 1, yref: "paper", line });
 const timeAxis = (unit, log, more = {}) => axis({ title: `time (${unit})`, type: log ? "log" : "linear", ...more });
 
 /** P(T <= t), linear between the quantiles. */
@@ -54,14 +55,17 @@ export function density(place, answer, shown, log) {
   const edges = widthS > 0 ? slices(q[0], at(0.99), onLog) : [q[0], q[0] + 1e-9];
   const share = edges.slice(1).map((t, i) => chanceBy(t, levels, q) - (i ? chanceBy(edges[i], levels, q) : 0));
   const trace = {
-    x: [edges[0], ...edges, edges[edges.length - 1]].map((t) => t * perSecond), y: [0, ...share, share[share.length - 1], 0].map((p) => p * 100),
-    type: "scatter", mode: "lines", line: { shape: "hv", width: 1.5, color: colour("accent") }, fill: "tozeroy", fillcolor: `${colour("accent")}2e`,
+    x: [edges[0], ...edges, edges[edges.length - 1]].map((t) => t * perSecond),
+    y: [0, ...share, share[share.length - 1], 0].map((p) => p * 100),
+    type: "scatter", mode: "lines", line: { shape: "hv", width: 1.5, color: colour("accent") },
+    fill: "tozeroy", fillcolor: `${colour("accent")}2e`,
     hovertemplate: `%{y:.1f} % end near %{x:.3~g} ${unit}<extra></extra>`,
   };
   const position = (p) => at(p) * perSecond;
-  const line = (p) => ({ type: "line", x0: position(p), x1: position(p), y0: 0, y1: 1, yref: "paper", line: { color: colour("second"), width: 1.3, dash: p === 0.5 ? "solid" : "dot" } });
+  const line = (p) => upright(position(p), { color: colour("second"), width: 1.3, dash: p === 0.5 ? "solid" : "dot" });
   const note = (p, i) => ({
-    x: onLog ? Math.log10(position(p)) : position(p), y: 1 - 0.085 * i, yref: "paper", yanchor: "top", xanchor: i > 1 ? "right" : "left",
+    x: onLog ? Math.log10(position(p)) : position(p), xanchor: i > 1 ? "right" : "left",
+    y: 1 - 0.085 * i, yref: "paper", yanchor: "top",
     text: levelName(p), showarrow: false, font: { color: colour("second"), size: 12 },
   });
   return draw(place, [trace], {
@@ -70,22 +74,23 @@ export function density(place, answer, shown, log) {
   });
 }
 
-const remainingOf = (answer, perSecond, fromS) => ({
-  x: [fromS, ...answer.quantiles_s.map((q) => fromS + q)].map((t) => t * perSecond), y: [100, ...answer.levels.map((p) => 100 * (1 - p))],
+/** The survival curve of an answer, its time counted from `fromS`. */
+const survival = (answer, perSecond, fromS) => ({
+  x: [fromS, ...answer.quantiles_s.map((q) => fromS + q)].map((t) => t * perSecond),
+  y: [100, ...answer.levels.map((p) => 100 * (1 - p))],
 });
 
 /** Still running after t: as answered at the start, and given that it has run `elapsedS`. */
 export function residual(place, whole, rest, elapsedS, log) {
   const { unit, perSecond } = unitFor(whole.quantiles_s[whole.levels.indexOf(0.99)]);
-  const hover = `%{y:.1f} % still run after %{x:.3~g} ${unit}<extra></extra>`;
-  const style = { type: "scatter", mode: "lines", hovertemplate: hover };
-  const traces = [
-    { ...style, ...remainingOf(whole, perSecond, 0), name: "asked at the start", line: { color: colour("accent"), width: 2 } },
-    { ...style, ...remainingOf(rest ?? whole, perSecond, rest ? elapsedS : 0), name: `given ${time(rest ? elapsedS : 0)}`, line: { color: colour("second"), width: 2.4 } },
-  ];
-  const now = { type: "line", x0: elapsedS * perSecond, x1: elapsedS * perSecond, y0: 0, y1: 1, yref: "paper", line: { color: colour("quiet"), width: 1, dash: "dot" } };
-  return draw(place, traces, {
-    xaxis: timeAxis(unit, log, { rangemode: "tozero" }), yaxis: axis({ title: "still running (%)", range: [0, 103] }), shapes: elapsedS > 0 ? [now] : [],
+  const curve = (answer, fromS, name, stroke) => ({
+    type: "scatter", mode: "lines", name, line: { color: colour(stroke), width: 2.2 }, ...survival(answer, perSecond, fromS),
+    hovertemplate: `%{y:.1f} % still run after %{x:.3~g} ${unit}<extra></extra>`,
+  });
+  const given = curve(rest ?? whole, elapsedS, `given ${time(elapsedS)}`, "second");
+  return draw(place, [curve(whole, 0, "asked at the start", "accent"), given], {
+    xaxis: timeAxis(unit, log, { rangemode: "tozero" }), yaxis: axis({ title: "still running (%)", range: [0, 103] }),
+    shapes: elapsedS > 0 ? [upright(elapsedS * perSecond, { color: colour("quiet"), width: 1, dash: "dot" })] : [],
   });
 }
 
@@ -99,7 +104,8 @@ export function running(place, phases, levels) {
     hovertemplate: `${name}: %{x:.3~g} ${unit}<extra></extra>`,
   });
   const traces = [
-    bar("has run", (row) => row.elapsed_s, colour("quiet")), bar("left, p50", (row) => left(row, 0.5), colour("accent")),
+    bar("has run", (row) => row.elapsed_s, colour("quiet")),
+    bar("left, p50", (row) => left(row, 0.5), colour("accent")),
     bar("to p90", (row) => left(row, 0.9) - left(row, 0.5), colour("accent-soft")),
   ];
   return draw(place, traces, {
@@ -116,22 +122,26 @@ const twoLines = (first, second) => `${plain(first)}<br><span style="font-size:1
 /** Share of phases that passed the quantile at `level`, with exact intervals, against the promise. */
 export function coverage(place, strata, p) {
   const one = (row) => row.exceeded.find((e) => e.level === p);
+  const reach = (row, side) => 100 * Math.abs(one(row)[side] - one(row).share);
+  const counts = ({ misses, n, low, high }) => `${misses} of ${n}, interval ${percent(low)} to ${percent(high)}`;
   const group = (outside, name, fill) => {
     const rows = strata.filter((row) => one(row).outside === outside);
-    const end = (row, side) => 100 * Math.abs(one(row)[side] - one(row).share);
     return {
-      type: "scatter", mode: "markers", name, y: rows.map(label), x: rows.map((row) => 100 * one(row).share), marker: { color: fill, size: 9 },
-      error_x: { type: "data", symmetric: false, array: rows.map((row) => end(row, "high")), arrayminus: rows.map((row) => end(row, "low")), color: fill, thickness: 1.6, width: 4 },
-      text: rows.map((row) => `${one(row).misses} of ${one(row).n}, interval ${percent(one(row).low)} to ${percent(one(row).high)}`),
-      hovertemplate: "%{text}<extra></extra>",
+      type: "scatter", mode: "markers", name, marker: { color: fill, size: 9 },
+      y: rows.map(label), x: rows.map((row) => 100 * one(row).share),
+      error_x: {
+        type: "data", symmetric: false, color: fill, thickness: 1.6, width: 4,
+        array: rows.map((row) => reach(row, "high")), arrayminus: rows.map((row) => reach(row, "low")),
+      },
+      text: rows.map((row) => counts(one(row))), hovertemplate: "%{text}<extra></extra>",
     };
   };
-  const promised = 100 * (1 - p);
-  return draw(place, [group(false, "as promised, within chance", colour("accent")), group(true, "off the promise", colour("bad"))], {
+  const groups = [group(false, "as promised, within chance", colour("accent")), group(true, "off the promise", colour("bad"))];
+  return draw(place, groups, {
     height: 130 + 40 * strata.length,
     xaxis: axis({ title: `took longer than ${levelName(p)} (%)`, range: [-2, 102] }),
     yaxis: axis({ categoryorder: "array", categoryarray: strata.map(label), autorange: "reversed" }),
-    shapes: [{ type: "line", x0: promised, x1: promised, y0: 0, y1: 1, yref: "paper", line: { color: colour("ink"), width: 1.4, dash: "dash" } }],
+    shapes: [upright(100 * (1 - p), { color: colour("ink"), width: 1.4, dash: "dash" })],
   });
 }
 

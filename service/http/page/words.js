@@ -1,6 +1,9 @@
 // Numbers, units and sentences: what is shown, apart from where.
 
-const STEPS = [["ns", 1e9, 1e-6], ["µs", 1e6, 1e-3], ["ms", 1e3, 1], ["s", 1, 180], ["min", 1 / 60, 7200], ["h", 1 / 3600, Infinity]];
+/** Unit, how many make a second, and the seconds below which it is used. */
+const STEPS = [
+  ["ns", 1e9, 1e-6], ["µs", 1e6, 1e-3], ["ms", 1e3, 1], ["s", 1, 180], ["min", 1 / 60, 7200], ["h", 1 / 3600, Infinity],
+];
 
 /** Unit for times up to `mostS` seconds: its name, and how many of it make a second. */
 export function unitFor(mostS) {
@@ -29,6 +32,7 @@ export function age(seconds) {
   return seconds < 129600 ? `${Math.round(seconds / 3600)} h ago` : `${Math.round(seconds / 86400)} days ago`;
 }
 
+export const spaced = (word) => word.replaceAll("_", " ");
 export const count = (n) => n.toLocaleString("en");
 export const percent = (share) => `${digits(share * 100, share < 0.1 ? 2 : 3)} %`;
 export const level = (p) => `p${Number((p * 100).toFixed(1))}`;
@@ -41,10 +45,10 @@ const RATE_UNITS = [["_flop_per_s", "FLOP/s"], ["_bytes_per_s", "B/s"], ["_hz", 
 export function rate(name, value) {
   const found = RATE_UNITS.find(([ending]) => name.endsWith(ending));
   if (!found) {
-    return { of: name.replace(/_s$/, "").replaceAll("_", " "), amount: name.endsWith("_s") ? time(value) : digits(value) };
+    return { of: spaced(name.replace(/_s$/, "")), amount: name.endsWith("_s") ? time(value) : digits(value) };
   }
   const [factor, prefix] = PREFIXES.find(([least]) => Math.abs(value) >= least) ?? [1, ""];
-  return { of: name.slice(0, -found[0].length).replaceAll("_", " "), amount: `${digits(value / factor)} ${prefix}${found[1]}` };
+  return { of: spaced(name.slice(0, -found[0].length)), amount: `${digits(value / factor)} ${prefix}${found[1]}` };
 }
 
 const STATUSES = {
@@ -65,7 +69,7 @@ export const tone = (status) => STATUSES[status]?.[0] ?? "warn";
 
 /** What a status and its reasons mean, as one sentence. */
 export function standing(status, reasons) {
-  const why = reasons.map((word) => REASONS[word] ?? word.replaceAll("_", " ")).join("; ");
+  const why = reasons.map((word) => REASONS[word] ?? spaced(word)).join("; ");
   return `${STATUSES[status]?.[1] ?? status}${why ? `: ${why}` : ""}.`;
 }
 
@@ -74,6 +78,6 @@ const NUMBERS = { batch: "batch", size_in: "size", corunners: "co-runners" };
 /** A context on one line; what is unknown is left out. */
 export function context(known) {
   const words = ["host", "state", "family", "model", "device", "runtime", "precision", "mode"].map((name) => known[name]);
-  const numbers = Object.entries(NUMBERS).map(([name, word]) => (known[name] === null || known[name] === undefined ? null : `${word} ${known[name]}`));
+  const numbers = Object.entries(NUMBERS).map(([name, word]) => (Number.isFinite(known[name]) ? `${word} ${known[name]}` : null));
   return [...words, ...numbers].filter(Boolean).join(" · ") || "Nothing known about it";
 }
