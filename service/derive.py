@@ -9,7 +9,8 @@ from typing import Any
 import orjson
 
 from predictors.contexts import Context
-from service.lineup import RunningAttempt, RunningPhase
+from service.lineup import RunningAttempt
+from service.sightings import RunningPhase
 from telemetry import asof
 from telemetry.rows import Row
 from telemetry.store.batch import Batch

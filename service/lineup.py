@@ -1,6 +1,7 @@
 """What is published to the threads that answer: the serving model, the running attempts, the queue of given answers.
 
-Upkeep replaces `serving` and `running` whole; readers take the reference once. Appending to a deque needs no lock.
+Upkeep replaces `serving` and `running` whole, and says in `derived_to` up to which commit `running` tells; readers take the
+reference once. Appending to a deque needs no lock.
 """
 
 from __future__ import annotations
@@ -13,17 +14,9 @@ from dataclasses import dataclass, field
 from calibrate.evidence.reliability import Reliability
 from predictors.contexts import Context
 from service.engine import Question, Serving
+from service.sightings import RunningPhase, Sightings
 from telemetry.errors import BadField, UnknownId
 from telemetry.tables import PlanAnswer, Prediction
-
-
-@dataclass(frozen=True, slots=True)
-class RunningPhase:
-    """An open phase: where it started on the source's clock, and the age its newest event proves."""
-
-    clock_id: str | None
-    started_monotonic_ns: int | None
-    seen_s: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +36,8 @@ class Lineup:
     running: Mapping[str, RunningAttempt] = field(default_factory=dict)
     ledger: deque[Prediction | PlanAnswer] = field(default_factory=deque)
     reliability: Mapping[str, Reliability] = field(default_factory=dict)
+    sightings: Sightings = field(default_factory=Sightings)
+    derived_to: int = 0
     learned_to: int = 0
     monotonic_ns: Callable[[], int] = time.monotonic_ns
 
@@ -52,7 +47,7 @@ class Lineup:
 
     def running_question(self, attempt_id: str, phase: str, elapsed_s: float | None) -> Question:
         """Question about a running attempt by id, aged by this machine's clock where that is the attempt's own."""
-        attempt = self.running.get(attempt_id)
+        attempt = self._running(attempt_id)
         if attempt is None:
             fix = "it has ended, or its events have not arrived; send context and elapsed_s instead of the id"
             raise UnknownId("attempt_id", attempt_id, fix)
@@ -66,3 +61,13 @@ class Lineup:
             age_s = (self.monotonic_ns() - open_phase.started_monotonic_ns) / 1e9
             return Question(phase, attempt.context, attempt_id, max(age_s, open_phase.seen_s), "monotonic")
         return Question(phase, attempt.context, attempt_id, open_phase.seen_s, "last_event")
+
+    def _running(self, attempt_id: str) -> RunningAttempt | None:
+        """The attempt as upkeep observed it, with what was committed since; None where no phase of it is open."""
+        observed, seen = self.running.get(attempt_id), self.sightings.of(attempt_id, self.derived_to)
+        if seen is None:
+            return observed
+        if observed is None:
+            return RunningAttempt(seen.context, dict(seen.phases)) if seen.phases else None
+        still = {name: open_phase for name, open_phase in observed.phases.items() if name not in seen.closed}
+        return RunningAttempt(observed.context, {**seen.phases, **still}) if {**seen.phases, **still} else None

@@ -70,10 +70,11 @@ class Upkeep:
 
     def _keep_answers(self) -> None:
         """Commit given answers to the ledger, and wait for their outcomes."""
-        ledger, taken = self._lineup.ledger, list[Prediction | PlanAnswer]()
-        while ledger and len(taken) < LEDGER_BATCH:
-            taken.append(ledger.popleft())
-        if taken:
+        ledger = self._lineup.ledger
+        due = len(ledger)  # all of them: an answer kept a round later could find its outcome gone by
+        while due > 0:
+            taken = [ledger.popleft() for _ in range(min(due, LEDGER_BATCH))]
+            due -= len(taken)
             try:
                 self._store.write(Batch(tuple(taken)))
             except StoreError:
@@ -87,6 +88,7 @@ class Upkeep:
         if derived.running:
             now = {**self._lineup.running, **derived.running}
             self._lineup.running = {key: attempt for key, attempt in now.items() if attempt is not None}
+        self._lineup.derived_to = upto
         if derived.batch is not None:
             self._learn(self._store.write(derived.batch).commit)
             self._refitter.learned(len(derived.ended))

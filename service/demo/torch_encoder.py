@@ -71,8 +71,3 @@ class TorchEncoder:
             mixed = scaled_dot_product_attention(*heads).transpose(1, 2).flatten(2)
             x = x + mixed @ w["output"]
             return x + torch.relu(layer_norm(x, (WIDTH,)) @ w["widen"]) @ w["narrow"]
-
-
-def _heads(x: Any) -> Any:
-    """(batch, length, width) to (batch, heads, length, width / heads)."""
-    return x.unflatten(-1, (N_HEADS, WIDTH // N_HEADS)).transpose(1, 2)

@@ -55,4 +55,6 @@ async def post_events(request: Request) -> Response:
         raise BadField("body", type(body).__name__, "send one JSON object with attempts and events")
     prepared = ingest.prepare(body)
     receipt = await asyncio.wrap_future(at.store.submit(prepared.batch))
+    told = zip(prepared.batch.rows, receipt.results, strict=True)
+    at.lineup.sightings.note(receipt.commit, [row for row, result in told if result.result == "new"])
     return Response(orjson.dumps(ingest.reply(prepared, receipt)), media_type="application/json")
