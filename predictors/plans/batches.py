@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, reduce
 
 import numpy as np
 
@@ -71,11 +71,16 @@ class Batch:
         start: list[Array] = []
         end: list[Array] = []
         for position, before in enumerate(self.shape.after):
-            begins = np.maximum.reduce([end[i] for i in before]) if before else np.zeros((self.n, 1))
+            begins = last_of([end[i] for i in before]) if before else np.zeros((self.n, 1))
             drawn = position in self.shape.drawn
             start.append(begins)
             end.append(begins + (times_s[self.rows(position)] if drawn else self.planned_s[position][:, None]))
         return start, end
+
+
+def last_of(ends_s: Sequence[Array]) -> Array:
+    """The latest of several ends, each (n_plans, n_scenarios), or (n_plans, 1) where only planned waits lead to it."""
+    return np.asarray(reduce(np.maximum, ends_s))
 
 
 def batch_of(shape: Shape, plans: Sequence[Plan], places: Index, timings: Timings, seed: int) -> Batch:

@@ -22,7 +22,7 @@ from predictors.distribution import Array
 from predictors.joint.linked import draw_scores, remaining, within
 from predictors.joint.quantile_table import Timings
 from predictors.joint.streams import REPLICATES, lattice
-from predictors.plans.batches import Batch, batch_of
+from predictors.plans.batches import Batch, batch_of, last_of
 from predictors.plans.graph import Plan, Shape, by_shape
 from telemetry.errors import BadField
 
@@ -142,7 +142,7 @@ def _answer(batch: Batch, question: _Question, n_scenarios: int) -> list[Chance]
             met *= within(batch.timings.take(rows), scores.mean[rows], scores.sd[rows], left_s)
         else:
             met *= end[i] <= by
-    total_s = np.broadcast_to(np.maximum.reduce([end[i] for i in shape.sinks]), met.shape)
+    total_s = np.broadcast_to(last_of([end[i] for i in shape.sinks]), met.shape)
     return _summary(batch, question, met, total_s)
 
 
@@ -205,4 +205,4 @@ def _sum_of_p95(batch: Batch) -> Array:
     """Critical path in s with each stage at its own p95, shape (n_plans,)."""
     timings = batch.timings
     _, end = batch.walk(timings.table.at(timings.row, np.full((timings.n, 1), ndtri(0.95))))
-    return np.asarray(np.maximum.reduce([end[i] for i in batch.shape.sinks])[:, 0])
+    return np.asarray(last_of([end[i] for i in batch.shape.sinks])[:, 0])

@@ -20,7 +20,7 @@ from predictors.distribution import Array
 from predictors.joint.linked import draw_scores, remaining
 from predictors.joint.quantile_table import Timings
 from predictors.joint.streams import Keys, key_of, stream, uniforms
-from predictors.plans.batches import batch_of
+from predictors.plans.batches import batch_of, last_of
 from predictors.plans.graph import Plan, shape_of
 from telemetry.errors import BadField
 
@@ -200,6 +200,6 @@ def draw_need_and_load(
     scores = draw_scores(batch.timings, batch.links, own, batch.own_keys, batch.host_keys)
     times = remaining(batch.timings, scores.eps)
     _, end = batch.walk(times)
-    need = np.maximum.reduce([end[i] for i in shape.sinks if i != position])[0]
+    need = last_of([end[i] for i in shape.sinks if i != position])[0]
     row = int(batch.rows(position)[0])
     return np.array(np.broadcast_to(need, (n_scenarios,))), times[row], float(batch.timings.p_complete[row])

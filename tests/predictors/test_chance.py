@@ -61,6 +61,18 @@ def test_a_join_waits_for_the_later_of_two_branches() -> None:
         near(expected, chances([plan], timings, deadline_s, 0.9, seed=3)[0])
 
 
+def test_a_planned_wait_beside_a_drawn_stage_joins_it_or_ends_the_plan() -> None:
+    drawn, wait = Stage("drawn", TRANSFER, timing=0), Stage("wait", WAIT, planned_s=1.0)
+    joined = (drawn, wait, Stage("join", WAIT, ("drawn", "wait"), planned_s=0.5))
+    timings = timings_of(Exponential(1.0))
+    for stages, shift_s in ((drawn, wait), 0.0), ((wait, drawn), 0.0), (joined, 0.5):
+        for deadline_s, expected in ((0.9, 0.0), (2.0, 1 - np.exp(-2.0))):
+            answer = chances([Plan(stages)], timings, deadline_s + shift_s, 0.9, seed=22)[0]
+            near(expected, answer)
+            assert answer.quantiles_s[0] == pytest.approx(1.0 + shift_s, rel=0.01)
+            assert answer.sum_of_p95_s == pytest.approx(-np.log(0.05) + shift_s, rel=0.01)
+
+
 def test_parallel_last_stages_need_no_sampling() -> None:
     branches = tuple(Stage(name, TRANSFER, timing=place, host=name) for place, name in enumerate(("left", "right")))
     answer = chances([Plan(branches)], timings_of(Exponential([1.0, 2.0])), 2.0, 0.9, seed=3)[0]

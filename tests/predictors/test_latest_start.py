@@ -136,6 +136,13 @@ def test_running_predecessors_enter_by_their_residual_and_the_latest_counts() ->
     assert p == 1.0
 
 
+def test_a_known_wait_beside_a_running_predecessor_bounds_the_need_from_below() -> None:
+    wait, running = Stage("wait", StageKind.WAIT, planned_s=1.0), Stage("p", StageKind.SERVICE, timing=0, host="o", attempt="p")
+    need, _, _ = draw_need_and_load(Plan((LOAD, wait, running)), "load", timings_of(Exponential(1.0)), seed=6, n_scenarios=4000)
+    assert need.min() == 1.0
+    assert np.mean(need == 1.0) == pytest.approx(1 - np.exp(-1.0), abs=0.03)
+
+
 def test_a_predecessor_on_the_same_host_shares_its_state() -> None:
     load, running = (
         Stage(name, StageKind.SERVICE, timing=place, host="h", attempt=name, share=0.6)
