@@ -1,0 +1,377 @@
+"""Composite questions over HTTP: what decides the draws, what a running attempt brings along, and what is refused."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from collections.abc import Collection, Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import httpx
+import orjson
+import pytest
+
+from predictors.contexts import Context
+from predictors.synthetic import runs
+from service.client.sync import Client
+from service.http.routes.plans import CHANCE_EXAMPLE, LATEST_START_EXAMPLE, SCENARIOS_EXAMPLE
+from service.plan_schemas import ChancesOut, LatestStartsOut, ScenariosOut
+from service.replay import replay
+from service.settings import Settings
+from telemetry import asof
+from telemetry.recorder.ids import clock_id, uuid7
+from telemetry.store.reader import open_reader
+from tests.service.living import until
+
+SEEN = next(run for run in runs(80, seed=7) if run.attempt.host == "north" and run.events[-1].kind == "resource_released")
+KNOWN = Context.of(SEEN.attempt.model_dump()).known()
+EXAMPLES = {"/v1/chance": CHANCE_EXAMPLE, "/v1/latest-start": LATEST_START_EXAMPLE, "/v1/scenarios": SCENARIOS_EXAMPLE}
+OUT = {"/v1/chance": ChancesOut, "/v1/latest-start": LatestStartsOut, "/v1/scenarios": ScenariosOut}
+LIMITS = Settings(store=Path("unused"))
+PER_ANSWER = ("answer_id", "made_ns")
+
+
+def plan(name: str | None, *, wait_s: float = 0.1, deadline_s: float = 3.0, **more: Any) -> dict[str, Any]:
+    setup = {"name": "load", "kind": "setup", "context": KNOWN, "attempt": "a", "after": ["wait"]}
+    compute = {"name": "compute", "kind": "service", "context": KNOWN, "attempt": "a", "after": ["load"]}
+    stages = [{"name": "wait", "kind": "wait", "planned_s": wait_s}, setup, compute]
+    return {"stages": stages, "deadline_s": deadline_s, "level": 0.9} | ({"plan_id": name} if name else {}) | more
+
+
+def question(name: str | None, **need: Any) -> dict[str, Any]:
+    load = {"name": "load", "kind": "setup", "context": KNOWN, "attempt": "b"}
+    return {"load": load, "need": need or {"samples_s": [6.0, 7.0]}} | ({"question_id": name} if name else {})
+
+
+def answers(http: httpx.Client, path: str, **body: Any) -> list[dict[str, Any]]:
+    """Answers as sent, strict JSON of the documented form."""
+    reply = http.post(path, json=body)
+    assert 200 == reply.status_code, reply.text
+    found = json.loads(reply.text, parse_constant=lambda text: pytest.fail(f"{text} was sent out"))
+    assert OUT[path].model_validate(found).model_dump(mode="json") == found
+    return list(found["answers"])
+
+
+def lasting(answer: dict[str, Any]) -> bytes:
+    """What of an answer is decided by the question, the seed and the model: its bytes but for identity and time."""
+    return orjson.dumps({name: value for name, value in answer.items() if name not in PER_ANSWER})
+
+
+def refused(reply: httpx.Response, status: int) -> dict[str, Any]:
+    assert status == reply.status_code, reply.text
+    told: dict[str, Any] = reply.json()
+    assert told["fix"]
+    return told
+
+
+def test_no_plan_with_an_id_is_moved_by_others_added_removed_or_reordered(http: httpx.Client) -> None:
+    plans = [plan(f"p{i}", wait_s=0.1 * i, deadline_s=1.0 + i / 3) for i in range(20)]
+    whole = {a["plan_id"]: lasting(a) for a in answers(http, "/v1/chance", plans=plans, seed=5)}
+    assert len(set(whole.values())) == 20
+    for some in (plans[::-1], plans[7:9], [*plans[3:6], plan("new"), plan(None)]):  # both sides of the thread's threshold
+        found = {a["plan_id"]: lasting(a) for a in answers(http, "/v1/chance", plans=some, seed=5)}
+        assert {name: body for name, body in found.items() if name in whole} == {
+            p["plan_id"]: whole[p["plan_id"]] for p in some if p.get("plan_id") in whole
+        }
+    moved = {a["plan_id"]: lasting(a) for a in answers(http, "/v1/chance", plans=plans, seed=6)}
+    assert all(moved[name] != body for name, body in whole.items() if b'"mc_se":0.0,' not in body)
+
+
+def test_plans_without_an_id_are_keyed_by_their_place(http: httpx.Client) -> None:
+    first, second = plan(None), plan(None, wait_s=0.3)
+    one, two = map(lasting, answers(http, "/v1/chance", plans=[first, second]))
+    assert [one] == [lasting(a) for a in answers(http, "/v1/chance", plans=[first])]
+    assert [two] == [lasting(a) for a in answers(http, "/v1/chance", plans=[plan("x"), second])][1:]
+    assert one != lasting(answers(http, "/v1/chance", plans=[plan("x"), first])[1])
+
+
+def test_plans_of_one_id_share_their_world(http: httpx.Client) -> None:
+    """So that the difference of two deadlines is not one of draws: a later one is never less likely met."""
+    deadlines = [0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 5.0, 9.0]
+    found = answers(http, "/v1/chance", plans=[plan("same", deadline_s=d) for d in deadlines])
+    assert [a["probability"] for a in found] == sorted(a["probability"] for a in found)
+    assert 1 == len({a["p_complete"] for a in found})
+
+
+def test_questions_with_an_id_are_keyed_alike(http: httpx.Client) -> None:
+    asked = [question(f"q{i}") for i in range(9)]
+    whole = [lasting(a) for a in answers(http, "/v1/latest-start", questions=asked, seed=5)]
+    assert whole[::-1] == [lasting(a) for a in answers(http, "/v1/latest-start", questions=asked[::-1], seed=5)]
+    assert whole[4:6] == [lasting(a) for a in answers(http, "/v1/latest-start", questions=asked[4:6], seed=5)]
+    assert [lasting(a) for a in answers(http, "/v1/latest-start", questions=asked, seed=6)] != whole
+
+
+def test_scenarios_are_the_same_for_whoever_asks(http: httpx.Client) -> None:
+    a, b, c = ({"attempt": name, "context": KNOWN} for name in "abc")
+    whole = http.post("/v1/scenarios", json={"attempts": [a, b, c], "n_scenarios": 50, "seed": 3}).json()
+    part = http.post("/v1/scenarios", json={"attempts": [c, a], "n_scenarios": 20, "seed": 3}).json()
+    for phase in ("setup_s", "service_s"):
+        assert [whole[phase][2][:20], whole[phase][0][:20]] == part[phase]
+
+
+@pytest.fixture
+def running(http: httpx.Client) -> Iterator[tuple[str, int]]:
+    """An attempt that has loaded since 0.5 s by this machine's own clock, and the clock's reading then."""
+    attempt_id, now_ns = f"a-{uuid7()}", time.monotonic_ns()
+    event = {"attempt_id": attempt_id, "source": "test", "clock_id": clock_id()}
+    marks = [("eligible", 700), ("phase_start", 500)]
+    events = [
+        event | {"event_id": uuid7(), "kind": kind, "wall_ns": time.time_ns() - ms * 10**6, "monotonic_ns": now_ns - ms * 10**6}
+        for kind, ms in marks
+    ]
+    http.post("/v1/events", json={"attempts": [{"attempt_id": attempt_id, **KNOWN}], "events": events}).raise_for_status()
+    asked = {"running": [{"attempt_id": attempt_id, "phase": "setup"}]}
+    until(lambda: http.post("/v1/residual", json=asked).status_code == 200)
+    yield attempt_id, now_ns
+    over = event | {"event_id": uuid7(), "kind": "failed", "wall_ns": time.time_ns(), "monotonic_ns": time.monotonic_ns()}
+    http.post("/v1/events", json={"events": [over]}).raise_for_status()
+
+
+def test_a_running_attempt_named_in_a_plan_is_aged_by_its_own_clock(http: httpx.Client, running: tuple[str, int]) -> None:
+    attempt_id, since_ns = running
+    by_id, by_age = plan("same"), plan("same")
+    by_id["stages"][1] = {"name": "load", "kind": "setup", "running_attempt_id": attempt_id, "attempt": "a"}
+    by_age["stages"][1] = {"name": "load", "kind": "setup", "context": KNOWN, "attempt": "a", "elapsed_s": 0.5}
+    fresh, aged, named = answers(http, "/v1/chance", plans=[plan("same"), by_age, by_id])
+    assert fresh["probability"] != aged["probability"]
+    # The same question but for the few milliseconds that passed meanwhile.
+    assert aged["probability"] == pytest.approx(named["probability"], abs=0.1)
+    asked = kept(http, named["answer_id"])
+    [age_s] = [stage["elapsed_s"] for stage in asked["stages"] if stage["name"] == "load"]
+    assert 0.5 <= age_s <= 0.5 + (time.monotonic_ns() - since_ns) / 1e9
+
+
+def test_a_running_predecessor_named_in_a_need_is_what_the_load_waits_for(http: httpx.Client, running: tuple[str, int]) -> None:
+    attempt_id, _ = running
+    stage = {"name": "before", "kind": "setup", "running_attempt_id": attempt_id}
+    [answer] = answers(http, "/v1/latest-start", questions=[question("q", predecessors=[stage])])
+    assert (False, None) == (answer["assumed_independent"], answer["p_at_least"])
+    assert attempt_id in kept(http, answer["answer_id"])["needed_by"]
+
+
+@pytest.mark.parametrize("phase", ["service", "nothing"])
+def test_a_phase_that_does_not_run_is_told_apart_from_an_attempt_that_does_not(
+    http: httpx.Client, running: tuple[str, int], phase: str
+) -> None:
+    stage = {"name": "s", "kind": "service", "phase": phase, "running_attempt_id": running[0]}
+    told = refused(http.post("/v1/chance", json={"plans": [plan(None) | {"stages": [stage]}]}), 422)
+    assert ("phase", phase) == (told["field"], told["got"])
+    assert "setup" in told["fix"]
+    nobody = stage | {"running_attempt_id": "nobody"}
+    told = refused(http.post("/v1/chance", json={"plans": [plan(None) | {"stages": [nobody]}]}), 404)
+    assert ("attempt_id", "nobody") == (told["field"], told["got"])
+    told = refused(http.post("/v1/latest-start", json={"questions": [question(None, predecessors=[nobody])]}), 404)
+    assert ("attempt_id", "nobody") == (told["field"], told["got"])
+
+
+def snapshot(http: httpx.Client, folder: Path, answer_ids: Collection[str]) -> Path:
+    """A copy of the store that holds these answers."""
+    made: list[Path] = []
+
+    def complete() -> bool:
+        made.append(folder / f"{uuid7()}.duckdb")
+        Client(http).snapshot(made[-1])
+        with open_reader(made[-1]) as reader:
+            known = {row.answer_id for scored in (True, False) for row in asof.plan_answers(reader, 2**62, scored=scored)}
+        return known.issuperset(answer_ids)
+
+    until(complete)
+    return made[-1]
+
+
+def kept(http: httpx.Client, answer_id: str) -> dict[str, Any]:
+    """What the ledger keeps of an answer's question."""
+    with TemporaryDirectory() as folder, open_reader(snapshot(http, Path(folder), [answer_id])) as reader:
+        [(asked,)] = reader.rows("SELECT asked FROM plan_answers WHERE answer_id = ?", [answer_id])
+    return dict(json.loads(asked))
+
+
+def test_everything_served_is_in_the_ledger_and_comes_out_again_to_the_byte(
+    http: httpx.Client, running: tuple[str, int], tmp_path: Path
+) -> None:
+    by_id = plan(None)
+    by_id["stages"][1] = {"name": "load", "kind": "setup", "running_attempt_id": running[0], "attempt": "a"}
+    before = {"name": "before", "kind": "setup", "running_attempt_id": running[0]}
+    given = answers(http, "/v1/chance", plans=[plan("p"), plan(None), by_id], seed=11, cvar_level=0.9)
+    asked = [question("q"), question(None, predecessors=[before]), question(None, levels=[0.1, 0.9], values_s=[4, 5])]
+    given += answers(http, "/v1/latest-start", questions=asked)
+    with open_reader(snapshot(http, tmp_path, [answer["answer_id"] for answer in given])) as reader:
+        rows = {row.answer_id: row for row in asof.plan_answers(reader, 2**62, scored=False)}
+        found = replay(reader, 2**62)
+    for answer in given:
+        assert hashlib.sha256(orjson.dumps(answer)).hexdigest() == rows[answer["answer_id"]].answer_sha256
+    assert found.answers >= len(rows) >= len(given)
+    assert ([], []) == (found.different_answers, found.different_fits)
+
+
+def test_what_happened_is_joined_over_http(http: httpx.Client, tmp_path: Path) -> None:
+    attempt_id, now_ns, mono_ns = f"a-{uuid7()}", time.time_ns(), time.monotonic_ns()
+    [answer] = answers(http, "/v1/chance", plans=[plan(attempt_id, deadline_s=0.2, attempt_id=attempt_id)])
+    marks = [("eligible", 0), ("compute_start", 10), ("compute_finish", 150)]
+    events = [
+        {
+            "event_id": uuid7(),
+            "attempt_id": attempt_id,
+            "kind": kind,
+            "wall_ns": now_ns + (1_000 + ms) * 10**6,
+            "monotonic_ns": mono_ns + ms * 10**6,
+            "clock_id": clock_id(),
+            "source": "test",
+        }
+        for kind, ms in marks
+    ]
+    http.post("/v1/events", json={"attempts": [{"attempt_id": attempt_id, **KNOWN}], "events": events}).raise_for_status()
+
+    def joined() -> bool:
+        with open_reader(snapshot(http, tmp_path, [answer["answer_id"]])) as reader:
+            outcome = asof.plan_outcomes(reader, 2**62).get(answer["answer_id"])
+        return outcome is not None and (outcome.met, round(outcome.actual_s, 3)) == (True, 0.15)
+
+    until(joined)
+
+
+def test_an_unseen_host_is_shadow_and_certifies_nothing(http: httpx.Client) -> None:
+    new = plan("new", deadline_s=1e6)
+    for stage in new["stages"][1:]:
+        stage["context"] = KNOWN | {"host": "elsewhere"}
+    [answer] = answers(http, "/v1/chance", plans=[new])
+    assert ("shadow", "cannot_certify") == (answer["status"], answer["verdict"])
+
+
+@pytest.mark.parametrize("path", EXAMPLES)
+def test_without_evidence_there_is_no_answer(asked: httpx.Client, path: str) -> None:
+    told = refused(asked.post(path, json=EXAMPLES[path]), 409)
+    assert "phase" == told["field"]
+    assert "/v1/events" in told["fix"]
+
+
+def with_stage(place: int = 1, **wrong: Any) -> dict[str, Any]:
+    """A plan with one stage changed; None takes a field away."""
+    made = plan(None)
+    changed = made["stages"][place] | wrong
+    made["stages"][place] = {name: value for name, value in changed.items() if value is not None}
+    return made
+
+
+CHAIN = [{"name": str(i), "kind": "wait", "planned_s": 1.0, "after": [str(i - 1)] if i else []} for i in range(32)]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "field", "says"),
+    [
+        (plan(None, deadline_s=0), "plans.0.deadline_s", "greater than 0"),
+        (plan(None, deadline_s=-1.0), "plans.0.deadline_s", "greater than 0"),
+        (plan(None, level=1.0), "plans.0.level", "less than 1"),
+        (plan(None, level=95), "plans.0.level", "less than 1"),
+        (plan(None, deadline_ms=3), "plans.0.deadline_ms", "not permitted"),
+        (plan(None, plan_id=""), "plans.0.plan_id", "at least 1 character"),
+        (plan(None, stages=[]), "plans.0.stages", "at least 1 item"),
+        (plan(None, stages=[*CHAIN, plan(None)["stages"][1]]), "plans.0.stages", "at most 32 items"),
+        (plan(None, stages=CHAIN), "plans.0", "only waits"),
+        (with_stage(elapsed_s=-0.1), "plans.0.stages.1.elapsed_s", "greater than or equal to 0"),
+        (with_stage(took_s=-0.1), "plans.0.stages.1.took_s", "greater than or equal to 0"),
+        (with_stage(elapsed_s=0.1, took_s=0.1), "plans.0.stages.1", "took_s of one that has finished"),
+        (with_stage(running_attempt_id="a"), "plans.0.stages.1", "exactly one of"),
+        (with_stage(context=None), "plans.0.stages.1", "exactly one of"),
+        (with_stage(context=None, running_attempt_id="a", elapsed_s=1.0), "plans.0.stages.1", "go with context"),
+        (with_stage(kind="loading"), "plans.0.stages.1.kind", "'setup'"),
+        (with_stage(0, planned_s=-1.0), "plans.0.stages.0.planned_s", "greater than or equal to 0"),
+        (with_stage(0, planned_s=None, context=KNOWN), "plans.0.stages.0", "a wait has planned_s"),
+        (with_stage(context={"batch": 0}), "plans.0.stages.1.context.batch", "greater than 0"),
+        (with_stage(context={"hostname": "n"}), "plans.0.stages.1.context.hostname", "not permitted"),
+        (with_stage(context=KNOWN | {"state": "resident"}), "plans.0.stages.1", "has no setup"),
+        (with_stage(after=["nobody"]), "plans.0", "stage load: after names 'nobody'"),
+        (with_stage(0, after=["compute"]), "plans.0", "stage wait: after names 'compute'"),  # a cycle
+        (with_stage(after=["load"]), "plans.0", "stage load: after names 'load'"),
+        (with_stage(name="wait", after=[]), "plans.0", "stage wait: give each stage a name of its own"),
+    ],
+)
+def test_a_senseless_plan_is_refused_by_its_place(http: httpx.Client, wrong: dict[str, Any], field: str, says: str) -> None:
+    told = refused(http.post("/v1/chance", json={"plans": [wrong]}), 422)
+    assert field == told["field"]
+    assert says in told["fix"]
+
+
+def test_the_place_told_is_that_of_the_plan_at_fault(http: httpx.Client) -> None:
+    plans = [plan(None), plan(None), with_stage(after=["nobody"])]
+    assert "plans.2" == refused(http.post("/v1/chance", json={"plans": plans}), 422)["field"]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "field", "says"),
+    [
+        ({"delta": 0.0}, "questions.0.delta", "greater than 0"),
+        ({"delta": 1.0}, "questions.0.delta", "less than 1"),
+        ({"need": {}}, "questions.0.need", "samples_s, or levels"),
+        ({"need": {"samples_s": []}}, "questions.0.need.samples_s", "at least 1 item"),
+        (
+            {"need": {"samples_s": [1.0], "predecessors": [plan(None)["stages"][1] | {"after": []}]}},
+            "questions.0.need",
+            "give samples_s",
+        ),
+        ({"need": {"levels": [0.5]}}, "questions.0.need", "go together"),
+        ({"need": {"levels": [0.5, 1.0], "values_s": [1.0, 2.0]}}, "questions.0.need.levels.1", "less than 1"),
+        ({"need": {"levels": [0.9, 0.5], "values_s": [1.0, 2.0]}}, "levels", "increasing"),
+        ({"need": {"levels": [0.5, 0.9], "values_s": [2.0, 1.0]}}, "values_s", "do not decrease"),
+        ({"need": {"levels": [0.5, 0.9], "values_s": [2.0]}}, "levels", "one per value"),
+        ({"load": {"name": "w", "kind": "wait", "planned_s": 1.0}}, "questions.0", "give a setup"),
+        ({"load": {"name": "l", "kind": "setup", "context": {}, "after": ["p"]}}, "questions.0", "nothing before it"),
+        ({"need": {"predecessors": [{"name": "load", "kind": "service", "context": {}}]}}, "questions.0", "a name of its own"),
+        ({"need": {"predecessors": [{"name": "p", "kind": "service", "context": {}, "after": ["q"]}]}}, "questions.0", "'q'"),
+    ],
+)
+def test_a_senseless_need_or_load_is_refused(http: httpx.Client, wrong: dict[str, Any], field: str, says: str) -> None:
+    told = refused(http.post("/v1/latest-start", json={"questions": [question(None) | wrong]}), 422)
+    assert field == told["field"]
+    assert says in told["fix"]
+
+
+@pytest.mark.parametrize("text", ["NaN", "Infinity", "-Infinity", "1e999", '"NaN"'])
+@pytest.mark.parametrize(
+    ("path", "body", "field"),
+    [
+        ("/v1/chance", '{"plans": [{"stages": [%s], "deadline_s": VALUE}]}', "plans.0.deadline_s"),
+        (
+            "/v1/chance",
+            '{"plans": [{"stages": [{"name": "w", "kind": "wait", "planned_s": VALUE}, %s], "deadline_s": 1}]}',
+            "plans.0.stages.0.planned_s",
+        ),
+        ("/v1/latest-start", '{"questions": [{"load": %s, "need": {"samples_s": [VALUE]}}]}', "questions.0.need.samples_s.0"),
+        ("/v1/scenarios", '{"attempts": [{"attempt": "a", "context": {"size_in": VALUE}}]}', "attempts.0.context.size_in"),
+    ],
+)
+def test_what_is_no_finite_number_is_refused(http: httpx.Client, path: str, body: str, field: str, text: str) -> None:  # H01
+    stage = json.dumps(plan(None)["stages"][1] | {"after": []})
+    told = refused(http.post(path, content=body.replace("%s", stage).replace("VALUE", text)), 422)
+    assert field == told["field"]
+
+
+@pytest.mark.parametrize("path", EXAMPLES)
+@pytest.mark.parametrize("body", [b"", b"null", b"[]", b'{"plans": [', b"\xff\xfe{}", b"[" * 100_000])
+def test_a_body_that_is_no_json_object_is_refused(http: httpx.Client, path: str, body: bytes) -> None:
+    assert "body" == refused(http.post(path, content=body), 422)["field"]
+
+
+def test_numbers_of_things_asked_at_once_are_bounded(http: httpx.Client) -> None:  # H08
+    waits = {"stages": [CHAIN[0]], "deadline_s": 1.0}
+    assert "plans" == refused(http.post("/v1/chance", json={"plans": [waits] * 10_001}), 422)["field"]
+    assert "questions" == refused(http.post("/v1/latest-start", json={"questions": [question(None)] * 1_001}), 422)["field"]
+    many = {"attempts": [{"attempt": str(i), "context": {}} for i in range(1000)]}
+    told = refused(http.post("/v1/scenarios", json=many | {"n_scenarios": 1001}), 422)
+    assert "more than 1,000,000 draws" in told["fix"]
+    assert "n_scenarios" == refused(http.post("/v1/scenarios", json=many | {"n_scenarios": 10**6}), 422)["field"]
+    for path in EXAMPLES:
+        assert "body" == refused(http.post(path, content=b" " * (LIMITS.body_limit_bytes + 1)), 413)["field"]
+
+
+@pytest.mark.parametrize("seed", [-1, 2**63, 1.5, "seven"])
+def test_a_seed_is_a_whole_number_of_63_bits(http: httpx.Client, seed: Any) -> None:
+    assert "seed" == refused(http.post("/v1/chance", json={"plans": [plan(None)], "seed": seed}), 422)["field"]
+
+
+def test_a_phase_nobody_ever_finished_is_named(http: httpx.Client) -> None:
+    told = refused(http.post("/v1/chance", json={"plans": [with_stage(phase="prefill")]}), 409)
+    assert ("phase", "prefill") == (told["field"], told["got"])
