@@ -4,8 +4,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 from calibrate.evidence.reliability import Reliability
+from service.scoring import NEWEST
+from telemetry import asof
+from telemetry.store.batch import Batch
+from telemetry.store.reader import Reader
 from telemetry.tables import Observation, PlanAnswer, PlanOutcome
 from telemetry.words import Ended
 
@@ -53,6 +58,34 @@ class WaitingPlans:
             if not self._by_phase[key]:
                 del self._by_phase[key]
                 self._seen.pop(key, None)
+
+
+@dataclass(frozen=True, slots=True)
+class Correction:
+    """An answer whose outcome was known, the outcome that stood, and what later news makes of it (None: there is none)."""
+
+    answer: PlanAnswer
+    before: PlanOutcome
+    now: PlanOutcome | None
+
+
+def corrections(reader: Reader, corrected: Sequence[Observation]) -> list[Correction]:
+    """Outcomes that stand in the store and that these observations, corrected by late events, change."""
+    ids = sorted({row.attempt_id for row in corrected})
+    answers = asof.plan_answers(reader, NEWEST, scored=True, attempt_ids=ids) if ids else []
+    if not answers:
+        return []
+    waiting, before = WaitingPlans(answers), asof.plan_outcomes(reader, NEWEST)
+    standing = asof.standing(reader, waiting.attempt_ids, NEWEST).values()
+    now = {answer.answer_id: outcome for answer, outcome in waiting.score([row for row in standing if row.absence is None])}
+    found = [Correction(a, before[a.answer_id], now.get(a.answer_id)) for a in answers]
+    return [one for one in found if one.before != one.now]
+
+
+def corrected_batch(found: Sequence[Correction]) -> Batch:
+    """Versions to close and to write."""
+    rows = tuple(one.now for one in found if one.now is not None)
+    return Batch(rows, tuple((PlanOutcome, (one.answer.answer_id,)) for one in found))
 
 
 def _awaited(answer: PlanAnswer) -> list[Key]:
@@ -104,6 +137,14 @@ def _end_ns(row: Observation) -> int:
     assert row.started_ns is not None
     assert row.duration_s is not None
     return row.started_ns + round(row.duration_s * 1e9)
+
+
+def with_corrections(before: Reliability, found: Sequence[Correction]) -> Reliability:
+    """How chances turned out, once these outcomes are other than they seemed."""
+    for one in found:
+        if one.answer.question == "chance" and one.before.met is not None:
+            before = before.without(one.answer.probability, met=one.before.met)
+    return with_outcomes(before, [(one.answer, one.now) for one in found if one.now is not None])
 
 
 def with_outcomes(before: Reliability, scored: Iterable[tuple[PlanAnswer, PlanOutcome]]) -> Reliability:

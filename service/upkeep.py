@@ -9,7 +9,7 @@ from calibrate.evidence.reliability import Reliability
 from service.derive import Derived, derive, derived_to
 from service.engine import Serving
 from service.lineup import Lineup
-from service.plan_scoring import WaitingPlans, with_outcomes
+from service.plan_scoring import WaitingPlans, corrected_batch, corrections, with_corrections, with_outcomes
 from service.refit import Refitter, caught_up, restored
 from service.scoring import Waiting
 from service.settings import Settings
@@ -98,12 +98,20 @@ class Upkeep:
     def _score(self, derived: Derived) -> None:
         """Join answers to what ended or was corrected."""
         scored = self._waiting.score(self._reader, derived.ended, derived.corrected)
-        plans = self._plans.score([*derived.ended, *derived.corrected])
         if scored is not None:
             self._store.write(scored)
+        self._score_plans(derived)
+
+    def _score_plans(self, derived: Derived) -> None:
+        """Join composite answers likewise, and keep count of how chances turned out."""
+        other = corrections(self._reader, derived.corrected)
+        plans = self._plans.score([*derived.ended, *derived.corrected])
+        if other:
+            self._store.write(corrected_batch(other))
         if plans:
             self._store.write(Batch(tuple(outcome for _, outcome in plans)))
-            before = self._lineup.reliability_of("chance")
+        if other or plans:
+            before = with_corrections(self._lineup.reliability_of("chance"), other)
             self._lineup.reliability = {"chance": with_outcomes(before, plans)}
 
     def _learn(self, commit: int) -> None:

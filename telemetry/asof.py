@@ -236,15 +236,22 @@ def judged(reader: Reader, commit: int, newest: int) -> pa.Table:
     return reader.arrow(sql, [commit, commit, commit, commit, commit, newest])
 
 
-def plan_answers(reader: Reader, commit: int, *, scored: bool) -> list[PlanAnswer]:
-    """Composite answers known at `commit` that have an outcome by then, or have none; in order of known_from, then answer_id."""
+def plan_answers(reader: Reader, commit: int, *, scored: bool, attempt_ids: Sequence[str] | None = None) -> list[PlanAnswer]:
+    """Composite answers known at `commit` that have an outcome by then, or have none; in order of known_from, then answer_id.
+
+    `attempt_ids` keeps those about these attempts, or about loads that wait for them.
+    """
     has = "" if scored else "NOT "
+    which, params = "p.known_from <= ?", list[Any]([commit])
+    if attempt_ids is not None:
+        which += " AND (p.attempt_id IN (SELECT unnest(?::VARCHAR[])) OR list_has_any(p.needed_by, ?::VARCHAR[]))"
+        params += [list(attempt_ids)] * 2
     sql = f"""
-        SELECT p.* FROM plan_answers p WHERE p.known_from <= ?
+        SELECT p.* FROM plan_answers p WHERE {which}
             AND p.answer_id {has}IN (SELECT o.answer_id FROM plan_outcomes o WHERE {_STANDING.format("o")})
         ORDER BY p.known_from, p.answer_id
     """  # noqa: S608  constants of this file
-    return rows_of(PlanAnswer, reader.arrow(sql, [commit, commit, commit]))
+    return rows_of(PlanAnswer, reader.arrow(sql, [*params, commit, commit]))
 
 
 def plan_outcomes(reader: Reader, commit: int) -> dict[str, PlanOutcome]:

@@ -26,8 +26,11 @@ class Reliability:
 
     def after(self, probability: float, *, met: bool) -> Reliability:
         """With one more outcome."""
-        p = min(max(probability, PRIOR_SD), 1.0 - PRIOR_SD)
-        return Reliability(self.n + 1, self.gap + met - probability, self.variance + p * (1.0 - p))
+        return Reliability(self.n + 1, self.gap + met - probability, self.variance + _variance(probability))
+
+    def without(self, probability: float, *, met: bool) -> Reliability:
+        """With an outcome taken back that turned out to be another."""
+        return Reliability(self.n - 1, self.gap - met + probability, self.variance - _variance(probability))
 
     @property
     def calibration_se(self) -> float:
@@ -37,3 +40,9 @@ class Reliability:
         gap, v, prior = self.gap / self.n, self.variance / self.n**2, PRIOR_SD**2
         mean = gap * prior / (prior + v)
         return math.sqrt(mean**2 + prior * v / (prior + v))
+
+
+def _variance(probability: float) -> float:
+    """Variance that an answer claims for its outcome."""
+    p = min(max(probability, PRIOR_SD), 1.0 - PRIOR_SD)
+    return p * (1.0 - p)

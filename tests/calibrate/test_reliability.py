@@ -68,3 +68,9 @@ def test_it_is_never_nothing_and_never_more_than_the_gap_and_the_prior_together(
 def test_order_does_not_matter_but_for_rounding() -> None:
     outcomes = [(0.9, True), (0.3, False), (0.7, False), (1.0, True)]
     assert after(*outcomes).calibration_se == pytest.approx(after(*reversed(outcomes)).calibration_se, rel=1e-12)
+
+
+def test_an_outcome_taken_back_leaves_the_others() -> None:
+    kept = after((0.9, True), (1.0, False))
+    found = after((0.9, True), (0.3, True), (1.0, False)).without(0.3, met=True)
+    assert (kept.n, kept.gap, kept.variance) == (found.n, pytest.approx(found.gap), pytest.approx(found.variance))

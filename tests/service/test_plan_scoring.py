@@ -17,7 +17,7 @@ from service.planning import ask_chances, ask_latest_starts
 from service.upkeep import LEDGER_BATCH
 from telemetry import asof
 from telemetry.store.batch import Batch
-from telemetry.tables import Observation, PlanAnswer, PlanOutcome
+from telemetry.tables import Event, Observation, PlanAnswer, PlanOutcome
 from telemetry.words import EventKind
 from tests.service.living import Living
 from tests.service.taught import SERVICE, SETUP, context_of, occasion, plain
@@ -251,6 +251,55 @@ def test_answers_left_unscored_by_a_killed_process_are_scored_at_the_next_start(
     again = revive()
     assert {f"{kind}-{load.attempt.attempt_id}" for kind in ("chance", "start")} == found_in(again).keys()
     assert 1 == again.lineup.reliability_of("chance").n
+
+
+def _again(run: Run, kind: EventKind, shift_s: float) -> Event:
+    """A second report of one of a run's boundaries, `shift_s` later; an earlier one counts from then on."""
+    first = next(e for e in run.events if e.kind is kind)
+    shift_ns = round(shift_s * S)
+    moved = {
+        "event_id": f"late-{first.event_id}",
+        "wall_ns": first.wall_ns + shift_ns,
+        "monotonic_ns": first.monotonic_ns + shift_ns,
+    }
+    return first.model_copy(update=moved)
+
+
+def test_late_news_corrects_the_outcome_and_the_count(taught: Living) -> None:
+    run = runs(1, seed=5, world=SURE)[0]
+    whole_s = run.setup_s + run.service_s
+    row = ask_chance(taught, run, whole_s - 0.02)
+    taught.send([run])
+    taught.settle()
+    missed = taught.lineup.reliability_of("chance")
+    assert [False] == [outcome.met for outcome in found_in(taught).values()]
+    taught.store.write(Batch((_again(run, EventKind.COMPUTE_FINISH, -0.05),)))
+    taught.settle()
+    [outcome] = found_in(taught).values()
+    assert (True, whole_s - 0.05) == (outcome.met, pytest.approx(outcome.actual_s, abs=1e-6))
+    met = taught.lineup.reliability_of("chance")
+    assert (1, 1) == (missed.n, met.n)
+    assert met.gap == pytest.approx(missed.gap + 1.0)
+    with taught.store.reader() as reader:
+        versions = reader.rows(
+            "SELECT met, known_until IS NULL FROM plan_outcomes WHERE answer_id = ? ORDER BY 2", [row.answer_id]
+        )
+    assert [(False, False), (True, True)] == versions
+
+
+def test_late_news_that_changes_nothing_of_an_answer_writes_nothing(taught: Living) -> None:
+    before, load = runs(2, seed=5, world=SURE)
+    ask_start(taught, load, before, load.events[0].wall_ns - 1)
+    taught.send([before, load])
+    taught.settle()
+    [outcome] = found_in(taught).values()
+    taught.store.write(Batch((_again(load, EventKind.COMPUTE_FINISH, -0.01),)))  # its readiness stays what it was
+    taught.settle()
+    assert [outcome] == [*found_in(taught).values()]
+    taught.store.write(Batch((_again(before, EventKind.COMPUTE_FINISH, -0.01),)))  # the need comes earlier
+    taught.settle()
+    [later] = found_in(taught).values()
+    assert outcome.actual_s + 0.01 == pytest.approx(later.actual_s, abs=1e-6)
 
 
 def test_a_cancelled_attempt_leaves_its_chance_open_and_reliability_as_it_was(taught: Living) -> None:
