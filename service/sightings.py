@@ -17,7 +17,9 @@ from telemetry.words import PHASES, EventKind
 MOST = 10_000
 """Attempts remembered; upkeep catches up long before that many others start."""
 OPENED: dict[EventKind, tuple[str, ...]] = {k: tuple(p.name for p in PHASES.values() if k in p.starts) for k in EventKind}
-ORDER = [k for k in EventKind if k not in {EventKind.ITERATION_FINISH, EventKind.HEARTBEAT, EventKind.CANCEL_REQUESTED}]
+ORDER: list[EventKind] = [
+    k for k in EventKind if k not in {EventKind.ITERATION_FINISH, EventKind.HEARTBEAT, EventKind.CANCEL_REQUESTED}
+]
 CLOSED: dict[EventKind, tuple[str, ...]] = {
     k: tuple(p.name for p in PHASES.values() if ORDER.index(p.ends[0]) <= ORDER.index(k)) for k in ORDER
 }

@@ -24,6 +24,7 @@ from telemetry.errors import BadField, NotGranted
 from telemetry.tables import Attempt, Event, Grant, Observation
 from telemetry.timelines import observe
 from telemetry.words import Absence, Ended, State
+from tests.service.crewed import crew_processes
 
 SUPERVISED = """
 import socket, sys, time
@@ -122,11 +123,6 @@ def ends(made: Sequence[Round]) -> list[tuple[str, str]]:
     return [(r.predecessor.ended.value, r.load.ended.value) for r in made]
 
 
-def workers() -> list[psutil.Process]:
-    """The predecessor's worker and the load's, in the order in which they were started."""
-    return sorted(psutil.Process().children(), key=lambda p: p.create_time())
-
-
 @dataclass(frozen=True)
 class Run:
     """Three plain rounds: what was seen, what was recorded, what was left running."""
@@ -141,7 +137,7 @@ class Run:
 def made(tmp_path_factory: pytest.TempPathFactory) -> Run:
     folder, watched = tmp_path_factory.mktemp("relay"), Watched(ANSWERS_S)
     rounds = go(3, folder, watched)
-    return Run(watched, rounds, spooled(folder), psutil.Process().children())
+    return Run(watched, rounds, spooled(folder), crew_processes())
 
 
 def test_every_attempt_completes_and_is_told(made: Run) -> None:
@@ -254,7 +250,7 @@ def test_worker_that_dies_fails_its_own_attempt_and_is_replaced(tmp_path: Path, 
     class Killing(Watched):
         def on_need(self, load: Upcoming, predecessor: Upcoming) -> float | None:
             if not self.needed:
-                workers()[post].kill()
+                crew_processes()[post].kill()
             return super().on_need(load, predecessor)
 
     made = go(2, tmp_path, Killing())
@@ -269,7 +265,7 @@ def test_workers_that_die_at_rest_cost_one_round(tmp_path: Path) -> None:
     class Killing(Watched):
         def on_finished(self, made: Round) -> None:
             if not self.finished:
-                for process in workers():
+                for process in crew_processes():
                     process.kill()
                     process.wait()
             super().on_finished(made)
@@ -283,7 +279,7 @@ def test_nothing_is_asked_about_a_predecessor_that_has_ended(tmp_path: Path) -> 
     class Killing(Watched):
         def on_before(self, upcoming: Upcoming) -> Sequence[float]:
             if upcoming.planned.state is not State.RESIDENT:
-                workers()[0].kill()
+                crew_processes()[0].kill()
             return super().on_before(upcoming)
 
     watched = Killing((0.2,))
@@ -305,20 +301,20 @@ def test_interrupt_is_a_shutdown_of_both_and_no_failure_of_the_work(tmp_path: Pa
     for upcoming in watched.before:
         last = [e for e in recorded[upcoming.attempt_id][1] if e.kind in {"cancelled", "failed"}]
         assert [("cancelled", "shutdown")] == [(e.kind, e.reason) for e in last]
-    assert [] == psutil.Process().children()
+    assert [] == crew_processes()
 
 
 @pytest.mark.parametrize("answer_s", [31.0, float("inf"), float("nan")])
 def test_wait_past_all_patience_is_refused(tmp_path: Path, answer_s: float) -> None:
     with pytest.raises(BadField, match="wait_s"):
         go(1, tmp_path, Watched((answer_s,)))
-    assert [] == psutil.Process().children()
+    assert [] == crew_processes()
 
 
 def test_attempts_past_all_patience_are_timed_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(supervisor, "PATIENCE_S", 0.001)
     assert [("timed_out", "timed_out")] == ends(go(1, tmp_path, Watched()))
-    assert [] == psutil.Process().children()
+    assert [] == crew_processes()
 
 
 def test_processes_end_with_a_supervisor_that_is_killed(tmp_path: Path) -> None:
@@ -343,7 +339,7 @@ def test_nothing_is_spawned_without_permission(tmp_path: Path) -> None:
     watched = Watched()
     with pytest.raises(NotGranted):
         go(1, tmp_path, watched, given=grant(probes=["matmul"]))
-    assert [] == psutil.Process().children()
+    assert [] == crew_processes()
     assert [] == watched.before
 
 

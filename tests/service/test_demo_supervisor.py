@@ -22,6 +22,7 @@ from telemetry.errors import BadField, NotGranted
 from telemetry.tables import Attempt, Event, Grant, Observation
 from telemetry.timelines import observe
 from telemetry.words import Absence, Ended, EventKind, State
+from tests.service.crewed import crew_processes
 
 SUPERVISED = """
 import socket, sys, time
@@ -64,7 +65,7 @@ class Watched:
 
     def on_finished(self, finished: Finished) -> None:
         self.finished.append(finished)
-        working = [p.cpu_times().user for p in psutil.Process().children() if "service.demo.corunner" in p.cmdline()]
+        working = [p.cpu_times().user for p in crew_processes() if "service.demo.corunner" in p.cmdline()]
         self.corunner_s.append(sum(working))
 
 
@@ -144,7 +145,7 @@ class Run:
 def made(tmp_path_factory: pytest.TempPathFactory) -> Run:
     folder, watched = tmp_path_factory.mktemp("demo"), Watched()
     go(SCHEDULE, folder, watched)
-    return Run(watched, spooled(folder), psutil.Process().children(recursive=True))
+    return Run(watched, spooled(folder), crew_processes())
 
 
 def test_attempts_end_as_they_should(made: Run) -> None:
@@ -255,7 +256,7 @@ def test_worker_that_dies_is_replaced_and_its_attempt_failed(tmp_path: Path) -> 
     class Killing(Watched):
         def on_running(self, upcoming: Upcoming, elapsed_s: float) -> None:
             if upcoming.planned.index == 0:
-                for process in psutil.Process().children():
+                for process in crew_processes():
                     process.kill()
 
     watched = Killing()
@@ -277,7 +278,7 @@ def test_interrupt_is_a_shutdown_and_no_failure_of_the_work(tmp_path: Path) -> N
         go((planned(0, State.CACHED, **LONG),), tmp_path, watched)
     service = {o.phase: o for o in observe(*spooled(tmp_path)[watched.before[0].attempt_id]).observations}["service"]
     assert (service.ended, service.cause) == (Ended.CANCELLED, "shutdown")
-    assert psutil.Process().children() == []
+    assert crew_processes() == []
 
 
 def test_processes_end_with_a_supervisor_that_is_killed(tmp_path: Path) -> None:
@@ -303,7 +304,7 @@ def test_attempt_past_all_patience_is_timed_out(tmp_path: Path, monkeypatch: pyt
     watched = Watched()
     go((planned(0, State.CACHED, **LONG),), tmp_path, watched)
     assert [Ended.TIMED_OUT] == [f.ended for f in watched.finished]
-    assert psutil.Process().children() == []
+    assert crew_processes() == []
 
 
 @pytest.mark.parametrize(
@@ -313,7 +314,7 @@ def test_nothing_is_spawned_without_permission(tmp_path: Path, changes: dict[str
     watched = Watched()
     with pytest.raises(NotGranted):
         go((planned(0, State.CACHED),), tmp_path, watched, given=grant(**changes))
-    assert psutil.Process().children() == []
+    assert crew_processes() == []
     assert watched.before == []
 
 
@@ -331,7 +332,7 @@ def test_worker_that_cannot_start_is_an_error_and_not_a_wait(
     with pytest.raises(BadField, match="not ready"):
         go((planned(0, State.CACHED),), tmp_path, Watched())
     assert "safetensors" in capfd.readouterr().err
-    assert psutil.Process().children() == []
+    assert crew_processes() == []
 
 
 @pytest.mark.parametrize(("answer", "expected"), [(True, State.COLD), (False, State.CACHE_UNKNOWN)])
