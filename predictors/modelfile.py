@@ -26,7 +26,7 @@ from predictors.location import Location
 from predictors.slopes import Level, Slopes
 from predictors.strata import Node, Stratum
 from telemetry.errors import DamagedStore, NewerStore
-from telemetry.tables import ModelFile
+from telemetry.ledger import ModelFile
 
 SCHEMA = 1
 FAMILY = "hierarchical_hazards"

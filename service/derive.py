@@ -58,7 +58,9 @@ def derive(reader: Reader, ids: Sequence[str], upto: int) -> Derived:
     rows: list[Row] = []
     closes: list[tuple[type[Row], tuple[Any, ...]]] = []
     for attempt_id in ids:
-        timeline = observe(attempts.get(attempt_id), events.get(attempt_id, ()))
+        if not events[attempt_id]:
+            continue  # recorded elsewhere: its observations were imported, and no events can change them
+        timeline = observe(attempts.get(attempt_id), events[attempt_id])
         mine = {key: row for key, row in standing.items() if row.attempt_id == attempt_id}
         kept = {key: row for key, row in held.items() if row.attempt_id == attempt_id}
         known = {row.observation_id: row for row in timeline.observations}
@@ -66,7 +68,7 @@ def derive(reader: Reader, ids: Sequence[str], upto: int) -> Derived:
         for key in _replace(Observation, mine, known, outdated, rows, closes):
             done.note(mine.get(key), known[key])
         _replace(Quarantine, kept, {row.quarantine_id: row for row in timeline.quarantined}, set(), rows, closes)
-        done.running[attempt_id] = _running(attempts.get(attempt_id), events.get(attempt_id, ()), timeline.observations)
+        done.running[attempt_id] = _running(attempts.get(attempt_id), events[attempt_id], timeline.observations)
     if rows or closes:
         rows.append(StateRow(name=DERIVED_TO, value=str(upto)))
         closes.append((StateRow, (DERIVED_TO,)))

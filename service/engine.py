@@ -18,7 +18,7 @@ from predictors.contexts import Context
 from predictors.distribution import GRID, Array, Distribution, Support
 from predictors.model import Model
 from telemetry.errors import NoEvidence
-from telemetry.tables import Prediction
+from telemetry.ledger import Prediction
 from telemetry.words import Status
 
 

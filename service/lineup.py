@@ -16,7 +16,7 @@ from predictors.contexts import Context
 from service.engine import Question, Serving
 from service.sightings import RunningPhase, Sightings
 from telemetry.errors import BadField, UnknownId
-from telemetry.tables import PlanAnswer, Prediction
+from telemetry.ledger import PlanAnswer, Prediction
 
 
 @dataclass(frozen=True, slots=True)

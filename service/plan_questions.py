@@ -10,7 +10,7 @@ from pydantic import TypeAdapter
 
 from predictors.contexts import Context
 from predictors.plans.graph import StageKind
-from telemetry.tables import PlanAnswer
+from telemetry.ledger import PlanAnswer
 
 
 @dataclass(frozen=True, slots=True)

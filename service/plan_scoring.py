@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from calibrate.evidence.reliability import Reliability
 from service.scoring import NEWEST
 from telemetry import asof
+from telemetry.ledger import PlanAnswer, PlanOutcome
 from telemetry.store.batch import Batch
 from telemetry.store.reader import Reader
-from telemetry.tables import Observation, PlanAnswer, PlanOutcome
+from telemetry.tables import Observation
 from telemetry.words import Ended
 
 Key = tuple[str, str]

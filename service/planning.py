@@ -33,7 +33,7 @@ from service.plan_questions import (
     kept,
 )
 from telemetry.errors import BadField, NoEvidence
-from telemetry.tables import PlanAnswer
+from telemetry.ledger import PlanAnswer
 from telemetry.words import Status
 
 P95 = int(np.flatnonzero(COMPLETION_LEVELS == 0.95)[0])

@@ -15,10 +15,10 @@ from service.engine import Serving
 from service.settings import models_folder
 from telemetry import asof
 from telemetry.errors import DamagedStore
+from telemetry.ledger import ModelFile
 from telemetry.store.batch import Batch
 from telemetry.store.file import Store
 from telemetry.store.reader import Reader
-from telemetry.tables import ModelFile
 
 log = logging.getLogger(__name__)
 

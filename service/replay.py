@@ -17,8 +17,8 @@ from service.engine import Asking, Question, Serving, ask
 from service.planning import ask_again
 from service.refit import caught_up, fit_as_of
 from telemetry import asof
+from telemetry.ledger import ModelFile, PlanAnswer, Prediction
 from telemetry.store.reader import Reader
-from telemetry.tables import ModelFile, PlanAnswer, Prediction
 
 
 @dataclass

@@ -7,11 +7,12 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from telemetry import asof
+from telemetry.ledger import Outcome, Prediction
 from telemetry.outcomes import outcome_of
 from telemetry.rows import Row
 from telemetry.store.batch import Batch
 from telemetry.store.reader import Reader
-from telemetry.tables import Observation, Outcome, Prediction
+from telemetry.tables import Observation
 
 NEWEST = 2**62
 """A commit after all: scores are joined from whatever is known now."""

@@ -15,9 +15,9 @@ from service.scoring import Waiting
 from service.settings import Settings
 from telemetry import asof
 from telemetry.errors import PhasecastError, StoreError
+from telemetry.ledger import PlanAnswer, Prediction
 from telemetry.store.batch import Batch
 from telemetry.store.file import Store
-from telemetry.tables import PlanAnswer, Prediction
 
 log = logging.getLogger(__name__)
 LEDGER_BATCH = 5_000

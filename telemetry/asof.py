@@ -16,9 +16,10 @@ from typing import Any, TypeVar
 
 import pyarrow as pa
 
+from telemetry.ledger import ModelFile, PlanAnswer, PlanOutcome
 from telemetry.rows import Row
 from telemetry.store.reader import Reader
-from telemetry.tables import Attempt, Event, Grant, HostProfile, ModelFile, Observation, PlanAnswer, PlanOutcome, Quarantine
+from telemetry.tables import Attempt, Event, Grant, HostProfile, Observation, Quarantine
 
 _OBSERVED = "observation_id attempt_id phase segment started_ns entry_s duration_s ended cause clock known_from"
 _CONTEXT = "host device family model runtime precision mode state batch size_in corunners"
@@ -26,7 +27,8 @@ _STANDING = "{0}.known_from <= ? AND ({0}.known_until IS NULL OR {0}.known_until
 _JOINED = """
     SELECT {columns}
     FROM observations o LEFT JOIN attempts a ON a.attempt_id = o.attempt_id AND a.known_from <= o.known_from
-    WHERE o.absence IS NULL AND o.duration_s IS NOT NULL AND coalesce(a.purpose, 'work') = 'work' AND {which}
+    WHERE o.absence IS NULL AND o.duration_s IS NOT NULL AND coalesce(a.purpose, 'work') = 'work'
+        AND o.outcomes = 1 AND o.resolution_s IS NULL AND {which}
 """
 _COLUMNS = ", ".join([f"o.{name}" for name in _OBSERVED.split()] + [f"a.{name}" for name in _CONTEXT.split()])
 
@@ -96,7 +98,9 @@ def outdated(reader: Reader, ids: Sequence[str], commit: int) -> set[str]:
 
 
 def observations(reader: Reader, commit: int) -> pa.Table:
-    """Observations standing at `commit` that have a duration or a bound, of work or of unknown purpose.
+    """Observations standing at `commit` that have a duration or a bound, of single attempts of work or of unknown purpose.
+
+    Means and buckets are left out: a model that took them for attempts would believe in a spread that nobody saw.
 
     Columns: observation_id, attempt_id, phase, segment, started_ns, entry_s, duration_s, ended, cause, clock,
     known_from, then the context (host ... state as text, batch, size_in, corunners as numbers; null is unknown).

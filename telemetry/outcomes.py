@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from telemetry.tables import Observation, Outcome, Prediction
+from telemetry.ledger import Outcome, Prediction
+from telemetry.tables import Observation
 from telemetry.words import Ended
 
 

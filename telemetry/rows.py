@@ -7,7 +7,12 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated, Any, ClassVar, Union, get_args, get_origin
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
+
+Id = Annotated[str, Field(min_length=1, max_length=200)]
+Ns = Annotated[int, Field(ge=0, lt=2**63)]
+Seconds = Annotated[float, Field(ge=0)]
+Count = Annotated[int, Field(ge=0, lt=2**63)]
 
 _SQL = {str: "VARCHAR", int: "BIGINT", float: "DOUBLE", bool: "BOOLEAN", list[float]: "DOUBLE[]", list[str]: "VARCHAR[]"}
 KNOWN_FROM = "Commit number at which the row became known; nothing made with an earlier commit has seen it."

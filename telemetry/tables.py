@@ -1,4 +1,4 @@
-"""The tables of the store, one class each: the only place where a column is defined.
+"""The tables of the store, one class each: with `ledger` the only places where a column is defined.
 
 `python -m telemetry.tables` prints data/README.md.
 """
@@ -10,13 +10,9 @@ from typing import Annotated, ClassVar
 
 from pydantic import Field
 
-from telemetry.rows import Row
+from telemetry.ledger import ModelFile, Outcome, PlanAnswer, PlanOutcome, Prediction
+from telemetry.rows import Count, Id, Ns, Row, Seconds
 from telemetry.words import Absence, Clock, Ended, EventKind, Purpose
-
-Id = Annotated[str, Field(min_length=1, max_length=200)]
-Ns = Annotated[int, Field(ge=0, lt=2**63)]
-Seconds = Annotated[float, Field(ge=0)]
-Count = Annotated[int, Field(ge=0, lt=2**63)]
 
 
 class Event(Row):
@@ -44,6 +40,9 @@ class Event(Row):
     direction: Annotated[Id | None, Field(description="Direction of a transfer, such as host_to_device.")] = None
     source_place: Annotated[Id | None, Field(description="Where a transfer reads from.")] = None
     target_place: Annotated[Id | None, Field(description="Where a transfer writes to.")] = None
+    launch_only: Annotated[
+        bool, Field(description="True where this only ends the launching of device work whose completion nobody marked.")
+    ] = False
     tokens: Annotated[Count | None, Field(description="Tokens (count) produced so far, at iteration_finish.")] = None
     reason: Annotated[
         Annotated[str, Field(max_length=2000)] | None,
@@ -112,10 +111,59 @@ class Observation(Row):
         Ended | None, Field(description="completed, failed, or the censorings cancelled, timed_out, running; null if absent.")
     ] = None
     cause: Annotated[str | None, Field(description="Cause of failure or reason of cancellation.")] = None
-    absence: Annotated[Absence | None, Field(description="not_applicable or unobserved where there is no duration.")] = None
+    absence: Annotated[
+        Absence | None, Field(description="not_applicable, unobserved or launch_only where there is no duration.")
+    ] = None
     clock: Annotated[Clock | None, Field(description="Clock of the duration: device, monotonic or wall (wall counts less).")] = (
         None
     )
+    started_text: Annotated[
+        str | None, Field(description="Start as the source wrote it, where it has no zone or no epoch; started_ns is then null.")
+    ] = None
+    outcomes: Annotated[
+        int, Field(ge=1, description="Outcomes (count) the row stands for: more than 1 for a mean or a bucket.")
+    ] = 1
+    spread_s: Annotated[
+        Seconds | None, Field(description="Standard deviation in s among those outcomes, where duration_s is their mean.")
+    ] = None
+    resolution_s: Annotated[
+        Seconds | None,
+        Field(description="Width in s of (duration_s - resolution_s, duration_s], all that is known; null where exact."),
+    ] = None
+    assumed: Annotated[str | None, Field(description="What was assumed in reading it, such as unit=us; null if nothing.")] = None
+
+
+class ResourceSample(Row):
+    """State of a host or of one device at an instant; what a field could not tell is absent with its reason, never 0."""
+
+    table: ClassVar[str] = "resource_samples"
+    title: ClassVar[str] = (
+        "State of a host or device at an instant; a field that could not be read is null, with its reason in `absent`."
+    )
+    key: ClassVar[tuple[str, ...]] = ("sample_id",)
+
+    sample_id: Annotated[Id, Field(description="Identity.")]
+    source: Annotated[Id, Field(description="Who read it: sampler or importer, with host.")]
+    host: Annotated[Id | None, Field(description="Host.")] = None
+    device: Annotated[Id | None, Field(description="Device by UUID; null for a sample of the host itself.")] = None
+    parent_device: Annotated[Id | None, Field(description="UUID of the card a slice is cut from.")] = None
+    sampled_ns: Annotated[Ns | None, Field(description="UTC wall time of the sample, ns.")] = None
+    sampled_text: Annotated[str | None, Field(description="Time as the source wrote it, where it has no zone.")] = None
+    effective_cpus: Annotated[Seconds | None, Field(description="Processors usable: min(affinity, quota), a fraction.")] = None
+    load_1min: Annotated[Seconds | None, Field(description="Runnable tasks (count), mean over a minute.")] = None
+    memory_limit_bytes: Annotated[Count | None, Field(description="Memory this process may use, bytes.")] = None
+    memory_used_bytes: Annotated[Count | None, Field(description="Memory in use on the host, bytes.")] = None
+    gpu_utilization: Annotated[
+        Annotated[float, Field(ge=0, le=1)] | None, Field(description="Share of time a kernel ran, 0 to 1.")
+    ] = None
+    gpu_memory_total_bytes: Annotated[Count | None, Field(description="Memory of the device or slice, bytes.")] = None
+    gpu_memory_used_bytes: Annotated[Count | None, Field(description="Of that in use, bytes.")] = None
+    sm_clock_hz: Annotated[Seconds | None, Field(description="Clock of the multiprocessors, Hz.")] = None
+    temperature_c: Annotated[float | None, Field(description="Temperature of the device, degrees C.")] = None
+    power_w: Annotated[Seconds | None, Field(description="Power drawn, W.")] = None
+    throttle_reasons: Annotated[list[str] | None, Field(description="Why clocks are held down; empty if they are not.")] = None
+    corunners: Annotated[Count | None, Field(description="Processes (count) computing on the device.")] = None
+    absent: Annotated[str, Field(description="Fields that could not be read, as JSON: name to reason.")] = "{}"
 
 
 class HostProfile(Row):
@@ -163,149 +211,6 @@ class Grant(Row):
     revoked_ns: Annotated[int | None, Field(description="When it was revoked, UTC ns; null while it stands.")] = None
 
 
-class Prediction(Row):
-    """One served answer, kept before its outcome exists."""
-
-    table: ClassVar[str] = "predictions"
-    title: ClassVar[str] = "The ledger: every served answer with what it was made from, on one fixed grid of levels."
-    key: ClassVar[tuple[str, ...]] = ("prediction_id",)
-
-    prediction_id: Annotated[str, Field(description="Identity (UUIDv7), given in the answer.")]
-    request_id: Annotated[str, Field(description="The request it came with.")]
-    attempt_id: Annotated[str | None, Field(description="Attempt asked about; null for a hypothetical one.")] = None
-    phase: Annotated[str, Field(description="Phase asked about.")]
-    made_ns: Annotated[int, Field(description="UTC wall time of the answer, ns.")]
-    as_of_commit: Annotated[int, Field(description="Commit number: the answer used nothing known later.")]
-    model_id: Annotated[str, Field(description="Fitted model (models.model_id).")]
-    context: Annotated[str, Field(description="Context asked about, as JSON.")]
-    path: Annotated[list[str], Field(description="Node keys from root to leaf, for grouping scores.")]
-    elapsed_s: Annotated[Seconds | None, Field(description="Age of the running attempt in s; null for a whole duration.")] = None
-    elapsed_source: Annotated[str | None, Field(description="given, monotonic or last_event: where elapsed_s came from.")] = None
-    form: Annotated[str, Field(description="conditional, or recalibrated.")] = "conditional"
-    status: Annotated[str, Field(description="shadow, extrapolated, thin or calibrated.")]
-    reasons: Annotated[list[str], Field(description="Why the status is what it is.")]
-    level: Annotated[str, Field(description="Level of the hierarchy the evidence came from.")]
-    n: Annotated[int, Field(description="Outcomes (count) at that level.")]
-    n_eff: Annotated[float, Field(description="Their effective number after decay and clock weights.")]
-    claimed_to: Annotated[float, Field(description="Highest level claimed, 0 to 1.")]
-    p_complete: Annotated[float | None, Field(description="Probability of completing within the support.")] = None
-    mean_s: Annotated[float, Field(description="Mean in s, restricted to horizon_s.")]
-    horizon_s: Annotated[float, Field(description="Horizon of the restricted mean, s.")]
-    levels: Annotated[list[float], Field(description="Levels the caller asked for, 0 to 1.")]
-    quantiles_s: Annotated[list[float], Field(description="Quantiles in s at 0.01 ... 0.99, 0.995, 0.999.")]
-    answer_sha256: Annotated[str, Field(description="SHA-256 of the answer's JSON as it was served.")]
-
-
-class Outcome(Row):
-    """What became of a predicted phase."""
-
-    table: ClassVar[str] = "outcomes"
-    title: ClassVar[str] = "What happened to each prediction, joined when it was known."
-    key: ClassVar[tuple[str, ...]] = ("prediction_id",)
-    versioned: ClassVar[bool] = True
-
-    prediction_id: Annotated[str, Field(description="The answer this is the truth of.")]
-    observation_id: Annotated[str, Field(description="The observation it came from.")]
-    actual_s: Annotated[
-        float, Field(ge=0, description="Actual length (or remaining length) in s, or the length it is known to exceed.")
-    ]
-    ended: Annotated[Ended, Field(description="completed, failed or a censoring.")]
-    started_ns: Annotated[int, Field(description="UTC wall time of the phase's start, ns; scored sets are cut by it.")]
-
-
-class PlanAnswer(Row):
-    """One served answer about a plan: a chance, or a latest start."""
-
-    table: ClassVar[str] = "plan_answers"
-    title: ClassVar[str] = "The ledger of composite answers: chances of meeting a deadline, and latest safe starts."
-    key: ClassVar[tuple[str, ...]] = ("answer_id",)
-
-    answer_id: Annotated[str, Field(description="Identity (UUIDv7), given in the answer.")]
-    request_id: Annotated[str, Field(description="The request it came with.")]
-    question: Annotated[str, Field(description="chance or latest_start.")]
-    attempt_id: Annotated[str | None, Field(description="Attempt the plan (or load) is about; null for a hypothetical one.")] = (
-        None
-    )
-    needed_by: Annotated[list[str], Field(description="Attempts after whose service the load is needed; empty for a chance.")]
-    made_ns: Annotated[int, Field(description="UTC wall time of the answer, ns.")]
-    as_of_commit: Annotated[int, Field(description="Commit number: the answer used nothing known later.")]
-    model_id: Annotated[str, Field(description="Fitted model (models.model_id).")]
-    asked: Annotated[str, Field(description="The question as JSON, with its seed: enough to ask it again.")]
-    level: Annotated[float, Field(gt=0, lt=1, description="Probability asked for, 0 to 1.")]
-    deadline_s: Annotated[
-        float | None,
-        Field(description="Deadline in s from the attempt's eligible mark or from made_ns, the later; null for a latest start."),
-    ] = None
-    start_s: Annotated[
-        float | None, Field(description="Latest safe start in s from made_ns; null for a chance, or if there is none.")
-    ] = None
-    probability: Annotated[
-        float, Field(description="P(completed by the deadline), or P(ready by the need) at the start advised.")
-    ]
-    mc_se: Annotated[float, Field(description="Monte Carlo standard error of the probability.")]
-    calibration_se: Annotated[
-        float, Field(description="Standard error of the probability from what plans answered so far turned out.")
-    ]
-    lower: Annotated[float, Field(description="Lower bound of the probability.")]
-    verdict: Annotated[
-        str, Field(description="holds, does_not_hold, cannot_certify; or safe, too_late, never, too_few_scenarios.")
-    ]
-    p_complete: Annotated[float, Field(description="Probability that every stage completes at all.")]
-    expected_late_s: Annotated[float, Field(description="Expected lateness, s.")]
-    expected_idle_s: Annotated[float | None, Field(description="Expected time the load waits, resident, for its need, s.")] = None
-    completion_p95_s: Annotated[float | None, Field(description="95 % quantile of completion, s; null for a latest start.")] = (
-        None
-    )
-    sum_of_p95_s: Annotated[
-        float | None, Field(description="What adding up the stages' own p95 would say, s; for comparison.")
-    ] = None
-    status: Annotated[str, Field(description="shadow, extrapolated, thin or calibrated: the lowest of its stages.")]
-    reasons: Annotated[list[str], Field(description="Why the status is what it is.")]
-    answer_sha256: Annotated[str, Field(description="SHA-256 of the answer's JSON as it was served.")]
-
-
-class PlanOutcome(Row):
-    """What became of a plan that was answered about."""
-
-    table: ClassVar[str] = "plan_outcomes"
-    title: ClassVar[str] = "What happened to each plan answered about, joined when it was known."
-    key: ClassVar[tuple[str, ...]] = ("answer_id",)
-    versioned: ClassVar[bool] = True
-
-    answer_id: Annotated[str, Field(description="The answer this is the truth of.")]
-    actual_s: Annotated[
-        float,
-        Field(
-            description="Chance: completion in s, counted as the deadline is (or its lower bound). "
-            "Latest start: ready minus needed in s, negative if early."
-        ),
-    ]
-    started_s: Annotated[float | None, Field(description="When the load really started, s from made_ns; null for a chance.")] = (
-        None
-    )
-    ended: Annotated[Ended, Field(description="How the attempt, or the load, ended.")]
-    met: Annotated[
-        bool | None, Field(description="Whether the deadline or need was met; null where censoring leaves it open.")
-    ] = None
-
-
-class ModelFile(Row):
-    """One fitted model, kept as arrays and JSON beside the store."""
-
-    table: ClassVar[str] = "models"
-    title: ClassVar[str] = "Fitted models: arrays and JSON in a file beside the store, checked by hash when loaded."
-    key: ClassVar[tuple[str, ...]] = ("model_id",)
-
-    model_id: Annotated[str, Field(description="First 16 hex digits of the file's SHA-256.")]
-    family: Annotated[str, Field(description="Model family, such as hierarchical_hazards.")]
-    fit_commit: Annotated[int, Field(description="Commit number the fit was made as of.")]
-    settings: Annotated[str, Field(description="Settings of the fit, as JSON.")]
-    n_observations: Annotated[int, Field(description="Rows (count) fitted on.")]
-    file_name: Annotated[str, Field(description="Name of the file in the models folder beside the store.")]
-    sha256: Annotated[str, Field(description="SHA-256 of the file.")]
-    fitted_ns: Annotated[int, Field(description="UTC wall time of the fit, ns.")]
-
-
 class StateRow(Row):
     """A named value of the service that must survive a restart."""
 
@@ -348,6 +253,7 @@ TABLES: tuple[type[Row], ...] = (
     Event,
     Attempt,
     Observation,
+    ResourceSample,
     HostProfile,
     Grant,
     Prediction,

@@ -46,9 +46,11 @@ class Ended(StrEnum):
     CANCELLED = "cancelled"
     TIMED_OUT = "timed_out"
     RUNNING = "running"
+    LOST = "lost"
 
 
-CENSORED = frozenset({Ended.CANCELLED, Ended.TIMED_OUT, Ended.RUNNING})
+CENSORED = frozenset({Ended.CANCELLED, Ended.TIMED_OUT, Ended.RUNNING, Ended.LOST})
+"""`lost`: last seen at that length, never seen to end; also what lies above the last bucket of a histogram."""
 
 
 class Absence(StrEnum):
@@ -56,6 +58,7 @@ class Absence(StrEnum):
 
     NOT_APPLICABLE = "not_applicable"
     UNOBSERVED = "unobserved"
+    LAUNCH_ONLY = "launch_only"
 
 
 class Clock(StrEnum):

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from predictors.distribution import Array
 from predictors.scores import Interval, binomial_interval
 from telemetry import asof
+from telemetry.ledger import PlanAnswer, PlanOutcome
 from telemetry.store.reader import Reader
-from telemetry.tables import PlanAnswer, PlanOutcome
 
 Flags = NDArray[np.bool_]
 Scored = tuple[PlanAnswer, PlanOutcome]

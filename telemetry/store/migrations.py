@@ -37,6 +37,13 @@ class Step:
 STEPS: tuple[Step, ...] = (
     Step(to=1),
     Step(to=2),  # new tables: plan_answers, plan_outcomes
+    Step(
+        to=3,  # new table: resource_samples; rows of other sources say what they stand for and what was assumed
+        reshape={
+            "events": "SELECT *, false AS launch_only FROM {old}",
+            "observations": "SELECT *, 1 AS outcomes FROM {old}",
+        },
+    ),
 )
 """All steps there ever were, in order. The last one's `to` is the version this program writes."""
 

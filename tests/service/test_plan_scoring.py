@@ -16,8 +16,9 @@ from service.plan_scoring import WaitingPlans, with_outcomes
 from service.planning import ask_chances, ask_latest_starts
 from service.upkeep import LEDGER_BATCH
 from telemetry import asof
+from telemetry.ledger import PlanAnswer, PlanOutcome
 from telemetry.store.batch import Batch
-from telemetry.tables import Event, Observation, PlanAnswer, PlanOutcome
+from telemetry.tables import Event, Observation
 from telemetry.words import EventKind
 from tests.service.living import Living
 from tests.service.taught import SERVICE, SETUP, context_of, occasion, plain

@@ -19,10 +19,11 @@ from service.replay import replay
 from service.settings import Settings
 from service.upkeep import Upkeep
 from telemetry import asof
+from telemetry.ledger import Prediction
 from telemetry.store.batch import Batch
 from telemetry.store.file import Store
 from telemetry.store.reader import open_reader
-from telemetry.tables import Event, Prediction
+from telemetry.tables import Event
 from telemetry.timelines import observe
 from tests.service.living import Living
 

@@ -11,8 +11,9 @@ from predictors.synthetic import Run, World, runs
 from service.engine import Asking, Question, ask
 from telemetry import asof
 from telemetry.errors import BadField, UnknownId
+from telemetry.ledger import Prediction
 from telemetry.store.batch import Batch
-from telemetry.tables import Event, Prediction
+from telemetry.tables import Event
 from telemetry.words import EventKind
 from tests.service.living import Living
 

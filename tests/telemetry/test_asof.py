@@ -8,11 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from telemetry import asof
+from telemetry.ledger import Outcome, Prediction
 from telemetry.store import writer
 from telemetry.store.batch import Batch
 from telemetry.store.file import Store
 from telemetry.store.reader import Reader
-from telemetry.tables import Attempt, Event, Observation, Outcome, Prediction, Quarantine
+from telemetry.tables import Attempt, Event, Observation, Quarantine
 
 CONTEXT = ["host", "device", "family", "model", "runtime", "precision", "mode", "state", "batch", "size_in", "corunners"]
 OBSERVED = ["observation_id", "attempt_id", "phase", "segment", "started_ns", "entry_s", "duration_s"]

@@ -26,12 +26,13 @@ from service.settings import Settings, models_folder
 from service.upkeep import Upkeep
 from telemetry import asof
 from telemetry.errors import NewerStore, StoreError
+from telemetry.ledger import PlanAnswer, PlanOutcome, Prediction
 from telemetry.store import migrations
 from telemetry.store.batch import Batch
 from telemetry.store.file import OpenReport, Store
 from telemetry.store.lock import holder
 from telemetry.store.reader import open_reader
-from telemetry.tables import TABLES, Attempt, PlanAnswer, PlanOutcome, Prediction
+from telemetry.tables import TABLES, Attempt
 
 FIXTURE = Path(__file__).resolve().parents[2] / "data" / "schema-1"
 STAMPS = ("schema_version", "engine_version")

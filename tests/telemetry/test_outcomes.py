@@ -1,7 +1,8 @@
 import pytest
 
+from telemetry.ledger import Outcome, Prediction
 from telemetry.outcomes import outcome_of
-from telemetry.tables import Observation, Outcome, Prediction
+from telemetry.tables import Observation
 
 START_NS = 1_780_000_000_000_000_000
 

@@ -1,0 +1,1 @@
+"""Files of the field to rows of the store, one file per format; `registry` lists them."""
