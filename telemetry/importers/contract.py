@@ -1,7 +1,7 @@
 """What every importer does: tell whether a file is of its kind, and read it into rows, reporting what it could not read.
 
-An importer never writes and never guesses in silence. Identities are made from what a row says of itself (`row_id`), so that reading
-the same file again, or a longer version of it, adds nothing twice.
+An importer never writes and never guesses in silence. Identities are made from what a row says of itself (`row_id`), so that
+reading the same file again, or a longer version of it, adds nothing twice.
 """
 
 from __future__ import annotations
