@@ -29,7 +29,10 @@ class RunningAttempt:
 
 @dataclass
 class Lineup:
-    """The published state. `clock_id` names this machine's monotonic clock, read by `monotonic_ns`."""
+    """The published state. `clock_id` names this machine's monotonic clock, read by `monotonic_ns`.
+
+    `trouble` says what stopped the last round of upkeep, None while all is well.
+    """
 
     clock_id: str
     serving: Serving | None = None
@@ -39,6 +42,7 @@ class Lineup:
     sightings: Sightings = field(default_factory=Sightings)
     derived_to: int = 0
     learned_to: int = 0
+    trouble: str | None = None
     monotonic_ns: Callable[[], int] = time.monotonic_ns
 
     def reliability_of(self, question: str) -> Reliability:

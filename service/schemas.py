@@ -162,6 +162,7 @@ class ReadyOut(BaseModel):
     last_commit: int
     learned_to: int
     ledger_pending: int
+    trouble: Annotated[str | None, Field(description="What stopped the last round of upkeep; null while all is well.")]
     share_calibrated: Annotated[float, Field(description="Share of answers given with status `calibrated`.")]
     opened: dict[str, str | int | bool | None]
 

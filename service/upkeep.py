@@ -14,7 +14,7 @@ from service.refit import Refitter, caught_up, restored
 from service.scoring import Waiting
 from service.settings import Settings
 from telemetry import asof
-from telemetry.errors import PhasecastError, StoreError
+from telemetry.errors import StoreError
 from telemetry.ledger import PlanAnswer, Prediction
 from telemetry.store.batch import Batch
 from telemetry.store.file import Store
@@ -22,6 +22,8 @@ from telemetry.store.file import Store
 log = logging.getLogger(__name__)
 LEDGER_BATCH = 5_000
 IDLE_S = 0.5
+TROUBLED_S = 2.0
+"""Pause after a round that failed: what failed may be a full disk."""
 
 
 class Upkeep:
@@ -150,6 +152,10 @@ class Upkeep:
             self._wake.clear()
             try:
                 self.tick()
-            except PhasecastError:
+                self._lineup.trouble = None
+                pause_s = self._tick_s
+            except Exception as error:  # a thread that ended in silence would leave answers to grow old unnoticed
                 log.exception("a round of upkeep failed; the next one takes its work up again")
-            self._stopping.wait(self._tick_s)
+                self._lineup.trouble = f"{type(error).__name__}: {error}"
+                pause_s = TROUBLED_S
+            self._stopping.wait(pause_s)

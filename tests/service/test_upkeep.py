@@ -15,7 +15,7 @@ from telemetry.ledger import Prediction
 from telemetry.store.batch import Batch
 from telemetry.tables import Event
 from telemetry.words import EventKind
-from tests.service.living import Living
+from tests.service.living import Living, until
 
 SURE = World(failure_mean_s=None, cancel_mean_s=None)
 
@@ -209,3 +209,16 @@ def test_an_answer_left_unscored_by_a_killed_process_is_scored_at_the_next_start
     again = revive()
     with again.store.reader() as reader:
         assert [row.prediction_id] == [o["prediction_id"] for o in asof.outcomes(reader, again.store.last_commit).to_pylist()]
+
+
+def test_a_round_that_fails_is_told_and_the_next_one_takes_its_work_up(living: Living, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_given: object) -> None:
+        raise RuntimeError("no such luck")
+
+    with monkeypatch.context() as broken:
+        broken.setattr("service.upkeep.derive", fail)
+        living.upkeep.start()
+        living.send(runs(3, seed=2, world=SURE))
+        until(lambda: living.lineup.trouble == "RuntimeError: no such luck")
+    until(lambda: living.lineup.trouble is None)
+    until(lambda: living.lineup.serving)

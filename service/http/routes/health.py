@@ -36,6 +36,7 @@ async def readyz(request: Request) -> ReadyOut | Response:
         last_commit=at.store.last_commit,
         learned_to=at.lineup.learned_to,
         ledger_pending=len(at.lineup.ledger),
+        trouble=at.lineup.trouble,
         share_calibrated=0.0,
         opened={"created": opened.created, "migrated_from": opened.migrated_from, "lost_commits": opened.lost_commits},
     )
