@@ -52,14 +52,14 @@ def derive(reader: Reader, ids: Sequence[str], upto: int) -> Derived:
     if not ids:
         return Derived()
     attempts, events = asof.attempts(reader, ids, upto), asof.events(reader, ids, upto)
-    outdated = asof.outdated(reader, ids, upto)
+    outdated, settled = asof.outdated(reader, ids, upto), asof.settled(reader, ids, upto)
     standing, held = asof.standing(reader, ids, upto), asof.quarantined(reader, ids, upto)
     done = Derived()
     rows: list[Row] = []
     closes: list[tuple[type[Row], tuple[Any, ...]]] = []
     for attempt_id in ids:
-        if not events[attempt_id]:
-            continue  # recorded elsewhere: its observations were imported, and no events can change them
+        if not events[attempt_id] or attempt_id in settled:
+            continue  # its observations were imported, or their events removed: the events there are can't make them again
         timeline = observe(attempts.get(attempt_id), events[attempt_id])
         mine = {key: row for key, row in standing.items() if row.attempt_id == attempt_id}
         kept = {key: row for key, row in held.items() if row.attempt_id == attempt_id}

@@ -59,8 +59,14 @@ def caught_up(model: Model, reader: Reader, upto: int) -> Model:
 
 
 def restored(store: Store, reader: Reader, upto: int) -> Serving | None:
-    """The newest model of the store that is undamaged, brought up to `upto`; damaged files are told and passed over."""
+    """The newest model of the store that is undamaged, brought up to `upto`; damaged files are told and passed over.
+
+    So are fits from before what retention removed, since what went from their evidence is not known any more.
+    """
+    complete_from = asof.complete_from(reader)
     for row in asof.models(reader, store.last_commit):
+        if row.fit_commit < complete_from:
+            continue
         try:
             model = modelfile.load(models_folder(store.path) / row.file_name, row.sha256)
         except DamagedStore as error:

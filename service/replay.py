@@ -23,10 +23,14 @@ from telemetry.store.reader import Reader
 
 @dataclass
 class Replayed:
-    """How many answers and fits were made again, and which came out different."""
+    """How many answers and fits were made again, and which came out different.
+
+    `beyond` counts answers of fits from before what retention removed: they can't be given again.
+    """
 
     answers: int = 0
     fits: int = 0
+    beyond: int = 0
     different_answers: list[str] = field(default_factory=list)
     different_fits: list[str] = field(default_factory=list)
 
@@ -39,11 +43,14 @@ class Replayed:
 def replay(reader: Reader, upto: int, progress: Callable[[int], None] = lambda _n: None) -> Replayed:
     """Refit every model as of its commit, fold what became known, and answer every ledger row of commits up to `upto` again."""
     found = Replayed()
-    models = {row.model_id: row for row in asof.models(reader, upto)}
+    models, complete_from = {row.model_id: row for row in asof.models(reader, upto)}, asof.complete_from(reader)
     ledger: list[Prediction | PlanAnswer] = [*asof.rows_of(Prediction, asof.predictions(reader, upto))]
     ledger += [row for scored in (False, True) for row in asof.plan_answers(reader, upto, scored=scored)]
     ledger.sort(key=lambda row: (row.model_id, row.as_of_commit))
     for model_id, rows in groupby(ledger, key=lambda row: row.model_id):
+        if models[model_id].fit_commit < complete_from:
+            found.beyond += len(list(rows))
+            continue
         model = _refit(reader, models[model_id], found)
         for commit, same in groupby(rows, key=lambda row: row.as_of_commit):
             model = caught_up(model, reader, commit)

@@ -26,7 +26,7 @@ class Settings:
     body_limit_bytes: int = 16 * 2**20
     question_limit_bytes: int = 4 * 2**20
     batch_limit: int = 10_000
-    tick_s: float = 0.01
+    tick_s: float = 0.05
     refit_outcomes: int = 50
     refit_share: float = 0.1
 

@@ -3,6 +3,8 @@
 A row is known at commit c if known_from <= c, and stands if known_until is null or past c. Nothing here ever looks
 at a row that became known later, so an answer made from it can be made again, bit for bit, at any later time.
 
+Where retention removed what newer versions had replaced, `complete_from` tells from which commit on this holds.
+
 The context of an observation is the attempt's record *as known when that version of the observation became known*;
 where there was none yet, it is unknown. It never changes afterwards, so what `changes` takes away is exactly what
 it, or `observations`, gave before. A record that arrives after its observations is brought in by new versions of
@@ -11,6 +13,7 @@ them: `outdated` names the ones to close and write again.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
@@ -18,6 +21,7 @@ import pyarrow as pa
 
 from telemetry.ledger import ModelFile, PlanAnswer, PlanOutcome
 from telemetry.rows import Row
+from telemetry.store.keep import RETENTION_NAME
 from telemetry.store.reader import Reader
 from telemetry.tables import Attempt, Event, Grant, HostProfile, Observation, Quarantine
 
@@ -39,6 +43,12 @@ def commit_at(reader: Reader, wall_ns: int) -> int:
     """Newest commit made at or before the UTC wall time `wall_ns`; 0 if there was none."""
     [(commit,)] = reader.rows("SELECT coalesce(max(known_from), 0) FROM commits WHERE committed_ns <= ?", [wall_ns])
     return int(commit)
+
+
+def complete_from(reader: Reader) -> int:
+    """The first commit whose state the store still knows in full: 0, or as far as retention removed replaced versions."""
+    found = reader.rows("SELECT value FROM state WHERE name = ? AND known_until IS NULL", [RETENTION_NAME])
+    return int(json.loads(found[0][0])["complete_from"]) if found else 0
 
 
 def committed_ns(reader: Reader, commit: int) -> int | None:
@@ -95,6 +105,24 @@ def outdated(reader: Reader, ids: Sequence[str], commit: int) -> set[str]:
         SELECT observation_id FROM asked JOIN records USING (attempt_id) WHERE records.known_from > asked.known_from
     """  # noqa: S608  constants of this file
     return {name for (name,) in reader.rows(sql, [list(ids), commit, commit, list(ids), commit])}
+
+
+def settled(reader: Reader, ids: Sequence[str], commit: int) -> set[str]:
+    """attempt_ids of these of which something stands at `commit` that was known before the oldest event there is.
+
+    It was imported, or its events were removed: the events that came later are not enough to make it again.
+    """
+    sql = f"""
+        WITH oldest AS MATERIALIZED (
+            SELECT attempt_id, min(known_from) AS known_from FROM events
+            WHERE attempt_id IN (SELECT unnest(?::VARCHAR[])) AND known_from <= ? GROUP BY attempt_id
+        ), standing AS MATERIALIZED (
+            SELECT attempt_id, min(known_from) AS known_from FROM observations o
+            WHERE attempt_id IN (SELECT unnest(?::VARCHAR[])) AND {_STANDING.format("o")} GROUP BY attempt_id
+        )
+        SELECT attempt_id FROM standing JOIN oldest USING (attempt_id) WHERE standing.known_from < oldest.known_from
+    """  # noqa: S608  constants of this file
+    return {name for (name,) in reader.rows(sql, [list(ids), commit, list(ids), commit, commit])}
 
 
 def observations(reader: Reader, commit: int) -> pa.Table:

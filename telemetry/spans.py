@@ -12,6 +12,10 @@ from telemetry.words import PHASES, TERMINAL_KINDS, CancelReason, Ended, EventKi
 _K = EventKind
 RANK = {kind: rank for rank, kind in enumerate(EventKind)}
 """Place of a kind in a plain attempt; orders events of one instant."""
+LAUNCH = Phase("launch", (_K.COMPUTE_START,), (_K.COMPUTE_FINISH,))
+"""Host time spent handing work to a device, where `compute_finish` says `launch_only`. No length of the work itself."""
+INTO_DEVICE = "host_to_device"
+"""Direction of a transfer that is never one of output."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,12 +84,17 @@ class Record:
         return any(kind in self.kinds for kind in (_K.COMPUTE_FINISH, *TERMINAL_KINDS))
 
     def first(self, *kinds: EventKind) -> Event | None:
-        """First mark of the first kind present."""
-        return next((self.kinds[kind][0] for kind in kinds if kind in self.kinds), None)
+        """First mark of the first kind present; see `_first_mark`."""
+        return _first_mark(next((self.kinds[kind] for kind in kinds if kind in self.kinds), ()))
 
     def before(self, one: Event, other: Event) -> bool:
         """Whether `one` comes strictly before `other`."""
         return self.place[one.event_id] < self.place[other.event_id]
+
+
+def _first_mark(events: Iterable[Event]) -> Event | None:
+    """The first of some events of one kind; one that ends a launch only counts where there is no other."""
+    return min(events, key=lambda event: event.launch_only, default=None)
 
 
 def in_time_order(events: Iterable[Event]) -> tuple[Event, ...]:
@@ -121,7 +130,16 @@ def spans_of(phase: Phase, record: Record) -> list[Span]:
         return [Span(phase, 0, _warmup_start(record, end), end)]
     if phase.name == "owner_wait":
         return [Span(phase, 0, _owner_wait_start(record, end), end)]
+    if phase.name == "completion":
+        return [Span(phase, 0, record.first(*phase.starts), _completion_end(record))]
     return [Span(phase, 0, record.first(*phase.starts), end)]
+
+
+def launch_of(record: Record) -> Span | None:
+    """The span from compute start to the first finish that was one of launching only, if that was marked."""
+    start = record.first(*LAUNCH.starts)
+    launched = next((event for event in record.kinds.get(_K.COMPUTE_FINISH, ()) if event.launch_only), None)
+    return Span(LAUNCH, 0, start, launched) if start is not None and launched is not None else None
 
 
 def _queue_spans(phase: Phase, record: Record) -> list[Span]:
@@ -143,11 +161,38 @@ def _queue_spans(phase: Phase, record: Record) -> list[Span]:
 
 def _stage_spans(phase: Phase, record: Record) -> list[Span]:
     """One span per stage index that was reported."""
-    found: dict[int, dict[EventKind, Event]] = {}
+    found: dict[int, dict[EventKind, list[Event]]] = {}
     for event in record.events:
         if event.kind in (*phase.starts, *phase.ends):
-            found.setdefault(event.stage_index or 0, {}).setdefault(event.kind, event)
-    return [Span(phase, stage, seen.get(phase.starts[0]), seen.get(phase.ends[0])) for stage, seen in sorted(found.items())]
+            found.setdefault(event.stage_index or 0, {}).setdefault(event.kind, []).append(event)
+    return [
+        Span(phase, stage, _first_mark(seen.get(phase.starts[0], ())), _first_mark(seen.get(phase.ends[0], ())))
+        for stage, seen in sorted(found.items())
+    ]
+
+
+def _completion_end(record: Record) -> Event | None:
+    """The last finish of an output transfer, else the end of computing; none while an output transfer is under way."""
+    computed = record.first(_K.COMPUTE_FINISH)
+    if computed is None:
+        return None
+    ends = [stage.end for stage in _stage_spans(PHASES["transfer"], record) if _is_output(stage, computed, record)]
+    if any(end is None for end in ends):
+        return None
+    return max((computed, *(end for end in ends if end is not None)), key=lambda event: record.place[event.event_id])
+
+
+def _is_output(stage: Span, computed: Event, record: Record) -> bool:
+    """Whether a transfer carries results: it was still to end when computing had, and did not bring the input.
+
+    What was begun before computing is input. Where computing was only launched, so is what was begun before that mark.
+    """
+    if INTO_DEVICE in {event.direction for event in (stage.start, stage.end) if event is not None}:
+        return False
+    if stage.end is not None and record.before(stage.end, computed):
+        return False
+    from_here = computed if computed.launch_only else record.first(_K.COMPUTE_START) or computed
+    return stage.start is None or record.before(from_here, stage.start)
 
 
 def _owner_wait_start(record: Record, end: Event | None) -> Event | None:
@@ -158,12 +203,16 @@ def _owner_wait_start(record: Record, end: Event | None) -> Event | None:
 
 
 def _warmup_start(record: Record, end: Event | None) -> Event | None:
-    """The last transfer's finish before the warm-up's end, else host materialisation; none while a transfer is under way."""
+    """The last transfer's finish before the warm-up was over, else host materialisation; none while a transfer is under way.
+
+    Where its end was not seen, it was over when the attempt was ready: transfers after that carry something else.
+    """
+    over = end or record.first(_K.READY, _K.COMPUTE_START, _K.COMPUTE_FINISH)
     stages = _stage_spans(PHASES["transfer"], record)
-    if end is None and any(stage.end is None for stage in stages):
+    if over is None and any(stage.end is None for stage in stages):
         return None
     finishes = [stage.end for stage in stages if stage.end is not None]
-    in_time = [finish for finish in finishes if end is None or record.before(finish, end)]
+    in_time = [finish for finish in finishes if over is None or record.before(finish, over)]
     if in_time:
         return max(in_time, key=lambda finish: record.place[finish.event_id])
-    return record.first(_K.HOST_MATERIALIZED) or (finishes[0] if finishes else None)
+    return record.first(_K.HOST_MATERIALIZED) or (finishes[0] if finishes and end is not None else None)

@@ -11,6 +11,10 @@ Rules
   phase was x s old then. The row's entry_s is x and its duration counts from the true start.
 * A quarantined span has no observation. An absent phase has a row without duration, once the attempt is over or a
   boundary shows that its span can no longer be seen whole; `transfer` only has rows where a transfer was reported.
+* A boundary marked `launch_only` is when launching device work ended, and nobody knows when the work did: what it bounds is
+  absent as launch_only, unless an honest mark of the same kind came too. `launch` is compute start to that mark.
+* `completion` ends with the last transfer that carries results out, where one is still to end when computing has.
+* Any event is a proof of life at its time, `iteration_finish` and `heartbeat` are nothing else; token counts stay in the events.
 * An event of wall time 0 (and no monotonic reading) carries no time, as exporters write it for "not ended": passed over.
 """
 
@@ -22,7 +26,7 @@ from dataclasses import dataclass
 
 from telemetry.clocks import NS_PER_S, Length, Unusable, device_length, host_length
 from telemetry.errors import BadField
-from telemetry.spans import RANK, Record, Span, Stop, in_time_order, spans_of
+from telemetry.spans import LAUNCH, RANK, Record, Span, Stop, in_time_order, launch_of, spans_of
 from telemetry.tables import Attempt, Event, Observation, Quarantine
 from telemetry.words import PHASES, Absence, Clock, Ended, EventKind, State
 
@@ -33,6 +37,7 @@ _SPINE = (
     *(_K.READY, _K.COMPUTE_START, _K.COMPUTE_FINISH, _K.PRODUCER_TERMINATED, _K.RESOURCE_RELEASED),
 )
 _BESIDE_TRANSFERS = frozenset({_K.COMPUTE_START, _K.COMPUTE_FINISH})
+_SHARING_ENDS = frozenset({"completion", LAUNCH.name})
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +61,10 @@ def observe(attempt: Attempt | None, events: Sequence[Event]) -> Timeline:
     if not events:
         return Timeline((), ())
     record = Record(ids.pop(), attempt is not None and attempt.state == State.RESIDENT, in_time_order(events))
-    rows = [_settle(span, record) for phase in PHASES.values() for span in spans_of(phase, record)]
+    spans = [span for phase in PHASES.values() for span in spans_of(phase, record)]
+    if launched := launch_of(record):
+        spans.append(launched)
+    rows = [_settle(span, record) for span in spans]
     return Timeline(
         tuple(row for row in rows if isinstance(row, Observation)), tuple(row for row in rows if isinstance(row, Quarantine))
     )
@@ -68,10 +76,14 @@ def _settle(span: Span, record: Record) -> Observation | Quarantine | None:
         return _absent(span, record, Absence.NOT_APPLICABLE) if record.over else None
     if span.start is None:
         return _absent(span, record, Absence.UNOBSERVED) if record.over or span.end is not None else None
+    if span.start.launch_only:
+        return _absent(span, record, Absence.LAUNCH_ONLY)
     stop = record.stop
     if stop is not None and _interrupts(stop, span, span.start, record):
         return _measured(span, span.start, stop.at, record, stop.ended, stop.cause)
     if span.end is not None:
+        if span.end.launch_only and span.phase is not LAUNCH:
+            return _absent(span, record, Absence.LAUNCH_ONLY)
         return _measured(span, span.start, span.end, record, Ended.COMPLETED, None)
     begun_in_vain = stop is not None and stop.confirmed and record.before(span.start, stop.by)
     if begun_in_vain or _overtaking(span, span.start, record) is not None:
@@ -105,8 +117,8 @@ def _measured(span: Span, start: Event, end: Event, record: Record, ended: Ended
         return _quarantined(span, record, age_s)
     length = host_length(start, end)
     counted_from_s = age_s
-    # An event's device reading belongs to the one phase it ends; `completion` shares its end with `service`.
-    if end is span.end and end.device_elapsed_s is not None and span.phase.name != "completion":
+    # An event's device reading belongs to the one phase it ends; others may share that end.
+    if end is span.end and end.device_elapsed_s is not None and span.phase.name not in _SHARING_ENDS:
         length, counted_from_s = device_length(end.device_elapsed_s, length, age_s), 0.0
     if isinstance(length, Unusable):
         return _quarantined(span, record, length)

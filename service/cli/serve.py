@@ -33,17 +33,22 @@ def snapshot(
 ) -> None:
     """Copy the store, consistent at a commit, while it is served or while nobody holds it."""
     from telemetry.errors import BadField
-    from telemetry.store.lock import holder
 
     if out.exists():
         raise BadField("OUT", str(out), "it exists; name a new file")
-    path = store_path(store)
-    held = holder(path)
-    commit = _copy_of_held(held.url, out) if held and held.url else _copy_of_free(path, out)
+    commit = copy_of(store_path(store), out)
     if json:
         print_json({"snapshot": str(out), "commit": commit, "size_bytes": out.stat().st_size})
     else:
         typer.echo(f"{out}: the store at commit {commit} ({out.stat().st_size} bytes); open it with any DuckDB client")
+
+
+def copy_of(path: Path, out: Path) -> int:
+    """Write a consistent copy of the store at `path`, whoever holds it; returns its commit."""
+    from telemetry.store.lock import holder
+
+    held = holder(path)
+    return _copy_of_held(held.url, out) if held and held.url else _copy_of_free(path, out)
 
 
 def _copy_of_held(url: str, out: Path) -> int:

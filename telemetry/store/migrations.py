@@ -51,7 +51,7 @@ STEPS: tuple[Step, ...] = (
 def create(connection: duckdb.DuckDBPyConnection) -> None:
     """Today's tables in an empty file, checkpointed so that a lost log can never take them away."""
     connection.execute("BEGIN")
-    _make_tables(connection)
+    make_tables(connection)
     _stamp(connection)
     connection.execute("COMMIT")
     connection.execute("CHECKPOINT")
@@ -97,7 +97,7 @@ def migrate(path: Path, found: int) -> Path:
 def _fill(fresh: Path, path: Path, found: int) -> None:
     """Make the new file from the old one."""
     with connect(fresh) as connection:
-        _make_tables(connection)
+        make_tables(connection)
         connection.execute(f"ATTACH {quote(str(path))} AS former (READ_ONLY)")
         former = connection.execute("SELECT table_name FROM duckdb_tables() WHERE database_name = 'former'").fetchall()
         for row in TABLES:
@@ -117,7 +117,8 @@ def _query(table: str, former: set[str], found: int) -> str | None:
     return query
 
 
-def _make_tables(connection: duckdb.DuckDBPyConnection) -> None:
+def make_tables(connection: duckdb.DuckDBPyConnection) -> None:
+    """Today's tables, empty."""
     for row in TABLES:
         for statement in row.ddl():
             connection.execute(statement)
@@ -125,10 +126,15 @@ def _make_tables(connection: duckdb.DuckDBPyConnection) -> None:
 
 def _stamp(connection: duckdb.DuckDBPyConnection) -> None:
     """Write schema and engine version in place: they are facts about the file, not about what was known when."""
-    for name, value in ((VERSION_NAME, str(STEPS[-1].to)), ("engine_version", f'"{duckdb.__version__}"')):
-        changed = connection.execute("UPDATE state SET value = ? WHERE name = ? RETURNING name", [value, name]).fetchall()
-        if not changed:
-            connection.execute("INSERT INTO state (name, value, known_from) VALUES (?, ?, 0)", [name, value])
+    stamp(connection, VERSION_NAME, str(STEPS[-1].to))
+    stamp(connection, "engine_version", f'"{duckdb.__version__}"')
+
+
+def stamp(connection: duckdb.DuckDBPyConnection, name: str, value: str) -> None:
+    """Write a fact about the file in place, in table `state`; `value` is JSON."""
+    changed = connection.execute("UPDATE state SET value = ? WHERE name = ? RETURNING name", [value, name]).fetchall()
+    if not changed:
+        connection.execute("INSERT INTO state (name, value, known_from) VALUES (?, ?, 0)", [name, value])
 
 
 def _swap(fresh: Path, path: Path, kept: Path) -> None:

@@ -1,0 +1,80 @@
+"""Files as text, plain or gzip, in UTF-8 or UTF-16, and never more of them in memory than a stated size.
+
+A file that breaks off keeps what was read before; where and why is said.
+"""
+
+from __future__ import annotations
+
+import codecs
+import gzip
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+
+from telemetry.errors import TooLarge, UnknownId
+from telemetry.importers.contract import Refused
+
+MOST_BYTES = 256 << 20
+"""Unpacked size in bytes past which a file that has to be held whole is not read."""
+LINE_BYTES = 1 << 20
+_BROKEN = (EOFError, gzip.BadGzipFile, zlib.error)
+
+
+def whole(path: Path, most_bytes: int = MOST_BYTES) -> tuple[str, tuple[Refused, ...]]:
+    """All text of a file, and the refusal of its end where that could not be read.
+
+    Raises TooLarge past `most_bytes` unpacked, UnknownId if the file can't be read at all.
+    """
+    parts: list[bytes] = []
+    size, broken = 0, ()
+    with _opened(path) as file:
+        try:
+            while part := file.read(1 << 20):
+                size += len(part)
+                if size > most_bytes:
+                    raise TooLarge("file", f"{path.name}: more than {most_bytes} bytes", "split it into smaller files")
+                parts.append(part)
+        except _BROKEN as error:
+            broken = (Refused(None, "end of file", f"the packed file breaks off: {error}"),)
+    return decoded(b"".join(parts)), broken
+
+
+def lines(path: Path) -> Iterator[tuple[int, str | Refused]]:
+    """Lines of a UTF-8 file without their ends, numbered from 1, one in memory at a time.
+
+    In the place of a line longer than LINE_BYTES, and of the end of a packed file that breaks off, stands its refusal.
+    """
+    number = 0
+    with _opened(path) as file:
+        try:
+            while line := file.readline(LINE_BYTES):
+                number += 1
+                if len(line) == LINE_BYTES and not line.endswith(b"\n"):
+                    yield number, Refused(number, "line", f"longer than {LINE_BYTES} bytes")
+                    while (rest := file.readline(LINE_BYTES)) and not rest.endswith(b"\n"):
+                        pass
+                    continue
+                yield number, line.decode("utf-8-sig" if number == 1 else "utf-8", errors="replace").rstrip("\r\n")
+        except _BROKEN as error:
+            yield number + 1, Refused(number + 1, "end of file", f"the packed file breaks off: {error}")
+
+
+def decoded(raw: bytes) -> str:
+    """Text of UTF-8 or, by its mark, UTF-16 bytes; a byte that is neither becomes the replacement character."""
+    marked = raw.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+    return raw.decode("utf-16" if marked else "utf-8-sig", errors="replace")
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[IO[bytes]]:
+    """The file's bytes, unpacked where it is gzip by its first two."""
+    try:
+        with path.open("rb") as plain:
+            packed = plain.read(2) == b"\x1f\x8b"
+        file: IO[bytes] = gzip.open(path) if packed else path.open("rb")  # noqa: SIM115  closed below
+    except OSError as error:
+        raise UnknownId("file", str(path), f"it cannot be read: {error.strerror or error}") from error
+    with file:
+        yield file
