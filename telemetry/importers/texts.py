@@ -10,8 +10,8 @@ import gzip
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
+from io import BufferedReader
 from pathlib import Path
-from typing import IO
 
 from telemetry.errors import TooLarge, UnknownId
 from telemetry.importers.contract import Refused
@@ -28,10 +28,11 @@ def whole(path: Path, most_bytes: int = MOST_BYTES) -> tuple[str, tuple[Refused,
     Raises TooLarge past `most_bytes` unpacked, UnknownId if the file can't be read at all.
     """
     parts: list[bytes] = []
-    size, broken = 0, ()
+    size = 0
+    broken: tuple[Refused, ...] = ()
     with _opened(path) as file:
         try:
-            while part := file.read(1 << 20):
+            while part := file.read1(1 << 20):
                 size += len(part)
                 if size > most_bytes:
                     raise TooLarge("file", f"{path.name}: more than {most_bytes} bytes", "split it into smaller files")
@@ -68,12 +69,12 @@ def decoded(raw: bytes) -> str:
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[IO[bytes]]:
+def _opened(path: Path) -> Iterator[gzip.GzipFile | BufferedReader]:
     """The file's bytes, unpacked where it is gzip by its first two."""
     try:
         with path.open("rb") as plain:
             packed = plain.read(2) == b"\x1f\x8b"
-        file: IO[bytes] = gzip.open(path) if packed else path.open("rb")  # noqa: SIM115  closed below
+        file = gzip.GzipFile(path) if packed else path.open("rb")
     except OSError as error:
         raise UnknownId("file", str(path), f"it cannot be read: {error.strerror or error}") from error
     with file:
