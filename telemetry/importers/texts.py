@@ -19,27 +19,34 @@ from telemetry.importers.contract import Refused
 MOST_BYTES = 256 << 20
 """Unpacked size in bytes past which a file that has to be held whole is not read."""
 LINE_BYTES = 1 << 20
-_BROKEN = (EOFError, gzip.BadGzipFile, zlib.error)
+BROKEN = (EOFError, gzip.BadGzipFile, zlib.error)
+"""What reading a packed file raises where it breaks off or is damaged."""
 
 
-def whole(path: Path, most_bytes: int = MOST_BYTES) -> tuple[str, tuple[Refused, ...]]:
-    """All text of a file, and the refusal of its end where that could not be read.
+def raw(path: Path, most_bytes: int = MOST_BYTES) -> tuple[bytes, tuple[Refused, ...]]:
+    """All bytes of a file, and the refusal of its end where that could not be read.
 
     Raises TooLarge past `most_bytes` unpacked, UnknownId if the file can't be read at all.
     """
     parts: list[bytes] = []
     size = 0
     broken: tuple[Refused, ...] = ()
-    with _opened(path) as file:
+    with opened(path) as file:
         try:
             while part := file.read1(1 << 20):
                 size += len(part)
                 if size > most_bytes:
                     raise TooLarge("file", f"{path.name}: more than {most_bytes} bytes", "split it into smaller files")
                 parts.append(part)
-        except _BROKEN as error:
+        except BROKEN as error:
             broken = (Refused(None, "end of file", f"the packed file breaks off: {error}"),)
-    return decoded(b"".join(parts)), broken
+    return b"".join(parts), broken
+
+
+def whole(path: Path, most_bytes: int = MOST_BYTES) -> tuple[str, tuple[Refused, ...]]:
+    """All text of a file, likewise."""
+    found, broken = raw(path, most_bytes)
+    return decoded(found), broken
 
 
 def lines(path: Path) -> Iterator[tuple[int, str | Refused]]:
@@ -48,7 +55,7 @@ def lines(path: Path) -> Iterator[tuple[int, str | Refused]]:
     In the place of a line longer than LINE_BYTES, and of the end of a packed file that breaks off, stands its refusal.
     """
     number = 0
-    with _opened(path) as file:
+    with opened(path) as file:
         try:
             while line := file.readline(LINE_BYTES):
                 number += 1
@@ -58,18 +65,18 @@ def lines(path: Path) -> Iterator[tuple[int, str | Refused]]:
                         pass
                     continue
                 yield number, line.decode("utf-8-sig" if number == 1 else "utf-8", errors="replace").rstrip("\r\n")
-        except _BROKEN as error:
+        except BROKEN as error:
             yield number + 1, Refused(number + 1, "end of file", f"the packed file breaks off: {error}")
 
 
-def decoded(raw: bytes) -> str:
+def decoded(found: bytes) -> str:
     """Text of UTF-8 or, by its mark, UTF-16 bytes; a byte that is neither becomes the replacement character."""
-    marked = raw.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
-    return raw.decode("utf-16" if marked else "utf-8-sig", errors="replace")
+    marked = found.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+    return found.decode("utf-16" if marked else "utf-8-sig", errors="replace")
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[gzip.GzipFile | BufferedReader]:
+def opened(path: Path) -> Iterator[gzip.GzipFile | BufferedReader]:
     """The file's bytes, unpacked where it is gzip by its first two."""
     try:
         with path.open("rb") as plain:
