@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Sequence
 
 from calibrate.evidence.reliability import Reliability
 from service.derive import Derived, derive, derived_to
@@ -14,13 +15,12 @@ from service.refit import Refitter, caught_up, restored
 from service.scoring import Waiting
 from service.settings import Settings
 from telemetry import asof
-from telemetry.errors import StoreError
 from telemetry.ledger import PlanAnswer, Prediction
-from telemetry.store.batch import Batch
+from telemetry.store.batch import Batch, merged
 from telemetry.store.file import Store
+from telemetry.tables import Observation
 
 log = logging.getLogger(__name__)
-LEDGER_BATCH = 5_000
 IDLE_S = 0.5
 TROUBLED_S = 2.0
 """Pause after a round that failed: what failed may be a full disk."""
@@ -35,86 +35,86 @@ class Upkeep:
         self._reader = store.reader()
         self._wake, self._stopping = threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._run, name="phasecast-upkeep", daemon=True)
-        self._recover()
+        self._refitter.learned(asof.count_ended(self._reader, store.last_commit))
+        self._whole = False
+        self.tick()
         store.subscribe(lambda _commit, _batches: self._wake.set())
 
-    def _recover(self) -> None:
-        """Take up where the last process stopped: its model, its unscored answers, its open attempts."""
+    def tick(self) -> None:
+        """One round: what is committed now is observed, scored and learned; a finished fit takes over."""
         upto = self._store.last_commit
+        # The queue is emptied after `upto` is read, so an answer always comes before the events it was about.
+        ledger = self._lineup.ledger
+        taken = [ledger.popleft() for _ in range(len(ledger))]
+        try:
+            left = [] if self._whole else self._recover(upto)
+            ids = asof.touched(self._reader, self._derived_to, upto)
+            if not self._whole:
+                ids = sorted({*ids, *asof.open_attempts(self._reader, upto)})
+            self._commit(taken, left, derive(self._reader, ids, upto), upto)
+            self._whole = True
+        except BaseException:
+            ledger.extendleft(reversed(taken))
+            self._whole = False
+            raise
+        self._swap()
+
+    def _recover(self, upto: int) -> list[Observation]:
+        """Take up where the last process, or a round that failed, stopped: its model, and the answers that wait.
+
+        Returns observations that have ended of attempts that are waited for: some of them were told to nobody.
+        """
+        self._lineup.serving = restored(self._store, self._reader, upto)
+        self._lineup.learned_to = upto
+        self._derived_to = derived_to(self._reader)
         self._plans = WaitingPlans(asof.plan_answers(self._reader, upto, scored=False))
         outcomes = asof.plan_outcomes(self._reader, upto)
         known = [(answer, outcomes[answer.answer_id]) for answer in asof.plan_answers(self._reader, upto, scored=True)]
         self._lineup.reliability = {"chance": with_outcomes(Reliability(), known)}
         unscored = asof.rows_of(Prediction, asof.predictions(self._reader, upto, unscored=True))
         self._waiting = Waiting(unscored)
-        self._lineup.serving = restored(self._store, self._reader, upto)
-        self._lineup.learned_to = upto
-        self._derived_to = derived_to(self._reader)
-        self._refitter.learned(asof.count_ended(self._reader, upto))
-        open_ids = asof.open_attempts(self._reader, upto)
-        touched = asof.touched(self._reader, self._derived_to, upto)
-        self._take(derive(self._reader, sorted({*open_ids, *touched}), upto), upto)
-        # A process that was killed between an observation's commit and its score's left answers that nobody else will join.
         ids = sorted({row.attempt_id for row in unscored if row.attempt_id is not None} | set(self._plans.attempt_ids))
         left = Derived()
         for row in asof.standing(self._reader, ids, upto).values():
             left.note(None, row)
-        self._score(left)
+        return left.ended
 
-    def tick(self) -> None:
-        """One round: what is committed now is observed, scored and learned; a finished fit takes over."""
-        upto = self._store.last_commit
-        # The queue is emptied after `upto` is read, so an answer always comes before the events it was about.
-        self._keep_answers()
-        ids = asof.touched(self._reader, self._derived_to, upto)
-        self._take(derive(self._reader, ids, upto), upto)
-        self._swap()
+    def _commit(self, taken: list[Prediction | PlanAnswer], left: Sequence[Observation], derived: Derived, upto: int) -> None:
+        """Publish what runs at once; then answers given, observations that changed and outcomes become known together.
 
-    def _keep_answers(self) -> None:
-        """Commit given answers to the ledger, and wait for their outcomes."""
-        ledger = self._lineup.ledger
-        due = len(ledger)  # all of them: an answer kept a round later could find its outcome gone by
-        while due > 0:
-            taken = [ledger.popleft() for _ in range(min(due, LEDGER_BATCH))]
-            due -= len(taken)
-            try:
-                self._store.write(Batch(tuple(taken)))
-            except StoreError:
-                ledger.extendleft(reversed(taken))
-                raise
-            self._waiting.add(row for row in taken if isinstance(row, Prediction))
-            self._plans.add(row for row in taken if isinstance(row, PlanAnswer))
-
-    def _take(self, derived: Derived, upto: int) -> None:
-        """Publish what runs at once; commit what changed, learn it, score what ended."""
+        `taken` is emptied once it is on disk; `left` had ended before.
+        """
         if derived.running:
             now = {**self._lineup.running, **derived.running}
             self._lineup.running = {key: attempt for key, attempt in now.items() if attempt is not None}
         self._lineup.derived_to = upto
-        if derived.batch is not None:
-            self._learn(self._store.write(derived.batch).commit)
-            self._refitter.learned(len(derived.ended))
+        self._waiting.add(row for row in taken if isinstance(row, Prediction))
+        self._plans.add(row for row in taken if isinstance(row, PlanAnswer))
+        ended = [*left, *derived.ended]
+        plans = self._plans.score(ended)
+        outcomes = Batch(tuple(outcome for _, outcome in plans))
+        together = merged(Batch(tuple(taken)), derived.batch, self._waiting.score(self._reader, ended, ()), outcomes)
+        if together.rows or together.closes:
+            commit = self._store.write(together).commit
+            taken.clear()
+            if derived.batch is not None:
+                self._learn(commit)
         self._derived_to = upto
-        self._score(derived)
+        self._refitter.learned(len(derived.ended))
+        self._lineup.reliability = {"chance": with_outcomes(self._lineup.reliability_of("chance"), plans)}
+        if derived.corrected:
+            self._correct(derived.corrected)
 
-    def _score(self, derived: Derived) -> None:
-        """Join answers to what ended or was corrected."""
-        scored = self._waiting.score(self._reader, derived.ended, derived.corrected)
-        if scored is not None:
-            self._store.write(scored)
-        self._score_plans(derived)
-
-    def _score_plans(self, derived: Derived) -> None:
-        """Join composite answers likewise, and keep count of how chances turned out."""
-        other = corrections(self._reader, derived.corrected)
-        plans = self._plans.score([*derived.ended, *derived.corrected])
-        if other:
-            self._store.write(corrected_batch(other))
-        if plans:
-            self._store.write(Batch(tuple(outcome for _, outcome in plans)))
-        if other or plans:
-            before = with_corrections(self._lineup.reliability_of("chance"), other)
-            self._lineup.reliability = {"chance": with_outcomes(before, plans)}
+    def _correct(self, corrected: Sequence[Observation]) -> None:
+        """Replace outcomes of answers whose observations late events have changed; both stand in the store by now."""
+        other = corrections(self._reader, corrected)
+        plans = self._plans.score(corrected)
+        outcomes = Batch(tuple(outcome for _, outcome in plans))
+        together = merged(self._waiting.score(self._reader, (), corrected), corrected_batch(other), outcomes)
+        if together.rows or together.closes:
+            self._store.write(together)
+        before = with_corrections(self._lineup.reliability_of("chance"), other)
+        self._lineup.reliability = {"chance": with_outcomes(before, plans)}
 
     def _learn(self, commit: int) -> None:
         """Fold observations known by `commit` into the serving model."""

@@ -34,6 +34,12 @@ class Batch:
                 raise BadField("rows", row.table, "the store writes this table itself")
 
 
+def merged(*batches: Batch | None) -> Batch:
+    """What all of them hold, to become known together; None holds nothing."""
+    given = [batch for batch in batches if batch is not None]
+    return Batch(tuple(r for batch in given for r in batch.rows), tuple(c for batch in given for c in batch.closes))
+
+
 @dataclass(frozen=True)
 class Result:
     """What became of one row. `id` is its key (parts joined by /); `problem` says what a conflict differs in."""

@@ -14,7 +14,6 @@ from predictors.synthetic import Run, World, runs
 from service.plan_questions import ChanceQuestion, LatestStartQuestion, PlannedStage
 from service.plan_scoring import WaitingPlans, with_outcomes
 from service.planning import ask_chances, ask_latest_starts
-from service.upkeep import LEDGER_BATCH
 from telemetry import asof
 from telemetry.ledger import PlanAnswer, PlanOutcome
 from telemetry.store.batch import Batch
@@ -192,10 +191,10 @@ def test_outcomes_are_joined_through_the_store_and_widen_or_narrow_the_next_answ
 def test_more_answers_than_a_ledger_batch_all_find_their_outcome(taught: Living) -> None:
     run = runs(1, seed=5, world=SURE)[0]
     row = ask_chance(taught, run, 10.0)
-    taught.lineup.ledger.extend(row.model_copy(update={"answer_id": f"copy-{i}"}) for i in range(LEDGER_BATCH))
+    taught.lineup.ledger.extend(row.model_copy(update={"answer_id": f"copy-{i}"}) for i in range(5_000))
     taught.send([run])
     taught.settle()
-    assert LEDGER_BATCH + 1 == len(found_in(taught))
+    assert 5_000 + 1 == len(found_in(taught))
 
 
 def test_a_latest_start_is_joined_to_readiness_and_need(taught: Living) -> None:
@@ -239,13 +238,14 @@ def test_a_restart_still_waits_and_remembers_how_reliable_chances_were(revive: C
 
 
 def test_answers_left_unscored_by_a_killed_process_are_scored_at_the_next_start(revive: Callable[[], Living]) -> None:
+    """Stores of earlier programs hold such answers: outcomes had a commit of their own."""
     living = revive()
     living.send(runs(60, seed=2, world=SURE))
     living.settle()
     before, load = runs(2, seed=5, world=SURE)
     ask_chance(living, load, 50.0)
     ask_start(living, load, before, load.events[0].wall_ns - 1)
-    living.upkeep._score = lambda _derived: None  # the process ends between the two commits
+    living.upkeep._plans.score = lambda _ended: []
     living.send([before, load])
     living.settle()
     assert {} == found_in(living)

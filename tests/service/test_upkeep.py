@@ -10,9 +10,9 @@ from predictors.contexts import Context
 from predictors.synthetic import Run, World, runs
 from service.engine import Asking, Question, ask
 from telemetry import asof
-from telemetry.errors import BadField, UnknownId
+from telemetry.errors import BadField, DiskFull, UnknownId
 from telemetry.ledger import Prediction
-from telemetry.store.batch import Batch
+from telemetry.store.batch import Batch, Receipt
 from telemetry.tables import Event
 from telemetry.words import EventKind
 from tests.service.living import Living, until
@@ -197,18 +197,40 @@ def test_events_without_a_known_phase_change_nothing(living: Living) -> None:
     assert living.lineup.serving is None
 
 
-def test_an_answer_left_unscored_by_a_killed_process_is_scored_at_the_next_start(revive: Callable[[], Living]) -> None:
-    living = revive()
+def test_an_observation_and_the_outcome_it_decides_become_known_at_one_commit(living: Living) -> None:
+    living.send(runs(60, seed=2, world=SURE))
+    living.settle()
+    run = runs(1, seed=5, world=SURE)[0]
+    _ask(living, run)
+    living.send([run])
+    living.settle()
+    with living.store.reader() as reader:
+        sql = "SELECT o.known_from, b.known_from FROM outcomes o JOIN observations b USING (observation_id)"
+        [(of_outcome, of_observation)] = reader.rows(f"{sql} WHERE b.known_until IS NULL")
+    assert of_outcome == of_observation
+
+
+def test_a_round_that_cannot_be_written_keeps_its_answers_and_scores_them_once(
+    living: Living, monkeypatch: pytest.MonkeyPatch
+) -> None:
     living.send(runs(60, seed=2, world=SURE))
     living.settle()
     run = runs(1, seed=5, world=SURE)[0]
     row = _ask(living, run)
-    living.upkeep._score = lambda _derived: None  # the process ends between the two commits
+
+    def full(_batch: Batch) -> Receipt:
+        raise DiskFull("store", "0 bytes free", "make room")
+
     living.send([run])
+    with monkeypatch.context() as broken:
+        broken.setattr(living.store, "write", full)
+        with pytest.raises(DiskFull):
+            living.upkeep.tick()
+    assert [row] == list(living.lineup.ledger)
     living.settle()
-    again = revive()
-    with again.store.reader() as reader:
-        assert [row.prediction_id] == [o["prediction_id"] for o in asof.outcomes(reader, again.store.last_commit).to_pylist()]
+    with living.store.reader() as reader:
+        assert [row.prediction_id] == [o["prediction_id"] for o in asof.outcomes(reader, living.store.last_commit).to_pylist()]
+        assert [(1,)] == reader.rows("SELECT count(*) FROM outcomes")
 
 
 def test_a_round_that_fails_is_told_and_the_next_one_takes_its_work_up(living: Living, monkeypatch: pytest.MonkeyPatch) -> None:
