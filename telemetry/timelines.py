@@ -72,23 +72,26 @@ def observe(attempt: Attempt | None, events: Sequence[Event]) -> Timeline:
 
 def _settle(span: Span, record: Record) -> Observation | Quarantine | None:
     """The row of one span, or None while nothing can be said about it."""
-    if record.resident and span.phase.in_setup and (span.start is None or span.end is None):
+    start, end, stop = span.start, span.end, record.stop
+    if record.resident and span.phase.in_setup and (start is None or end is None):
         return _absent(span, record, Absence.NOT_APPLICABLE) if record.over else None
-    if span.start is None:
-        return _absent(span, record, Absence.UNOBSERVED) if record.over or span.end is not None else None
-    if span.start.launch_only:
+    if start is None:
+        return _absent(span, record, Absence.UNOBSERVED) if record.over or end is not None else None
+    if not start.launch_only and stop is not None and _interrupts(stop, span, start, record):
+        return _measured(span, start, stop.at, record, stop.ended, stop.cause)
+    if span.phase is not LAUNCH and (start.launch_only or (end is not None and end.launch_only)):
         return _absent(span, record, Absence.LAUNCH_ONLY)
-    stop = record.stop
-    if stop is not None and _interrupts(stop, span, span.start, record):
-        return _measured(span, span.start, stop.at, record, stop.ended, stop.cause)
-    if span.end is not None:
-        if span.end.launch_only and span.phase is not LAUNCH:
-            return _absent(span, record, Absence.LAUNCH_ONLY)
-        return _measured(span, span.start, span.end, record, Ended.COMPLETED, None)
-    begun_in_vain = stop is not None and stop.confirmed and record.before(span.start, stop.by)
-    if begun_in_vain or _overtaking(span, span.start, record) is not None:
+    if end is not None:
+        return _measured(span, start, end, record, Ended.COMPLETED, None)
+    return _open(span, start, record)
+
+
+def _open(span: Span, start: Event, record: Record) -> Observation | Quarantine:
+    """The row of a span that was begun, and not seen to end."""
+    begun_in_vain = record.stop is not None and record.stop.confirmed and record.before(start, record.stop.by)
+    if begun_in_vain or _overtaking(span, start, record) is not None:
         return _absent(span, record, Absence.UNOBSERVED)
-    return _running(span, span.start, record)
+    return _running(span, start, record)
 
 
 def _interrupts(stop: Stop, span: Span, start: Event, record: Record) -> bool:
