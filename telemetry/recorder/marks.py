@@ -9,70 +9,36 @@
                 compute(part)
                 attempt.heartbeat()
 
+    @recorder.timed("service", host="gpu-7", family="sort", describe=lambda numbers: {"size_in": len(numbers)})
+    def ordered(numbers): ...
+
 A mark takes microseconds: it formats one line and writes it. It is safe from any thread, from asyncio and across fork.
+Work on a device that goes on after its call has returned is timed by `telemetry.recorder.cuda`.
 """
 
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import socket
 import time
 import weakref
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator
+from contextvars import ContextVar
 from pathlib import Path
 from types import TracebackType
-from typing import Any, NamedTuple, Self, TypedDict, Unpack
+from typing import Any, NamedTuple, ParamSpec, Self, TypeVar, Unpack
 
 from telemetry.errors import BadField
+from telemetry.recorder.fields import Details, Known, checked, details_json, to_json
 from telemetry.recorder.ids import clock_id, uuid7
 from telemetry.recorder.spool import Spool
+from telemetry.recorder.wrapping import around
 from telemetry.words import PHASES, TERMINAL_KINDS, CancelReason, EventKind
 
+P = ParamSpec("P")
+R = TypeVar("R")
 _KINDS = {kind.value: kind.value for kind in EventKind}  # plain strings: an enum member formats ten times slower
-_ENCODE = json.JSONEncoder(allow_nan=False, separators=(",", ":")).encode
-_REASON_LENGTH = 2000
-_ATTRIBUTES_LENGTH = 20_000
-
-
-class Known(TypedDict, total=False):
-    """What is known of an attempt before it starts; fields mean what the columns of the attempts table say."""
-
-    workflow_id: str
-    run_id: str
-    node_id: str
-    generation: int
-    retry_of: str
-    decision_id: str
-    prediction_id: str
-    purpose: str
-    host: str
-    device: str
-    family: str
-    model: str
-    runtime: str
-    precision: str
-    mode: str
-    state: str
-    batch: float
-    size_in: float
-    corunners: float
-
-
-class Details(TypedDict, total=False):
-    """What a mark may carry; fields mean what the columns of the events table say, `attributes` is any JSON object."""
-
-    device_elapsed_s: float
-    stage_index: int
-    transferred_bytes: int
-    link: str
-    direction: str
-    source_place: str
-    target_place: str
-    tokens: int
-    reason: str
-    attributes: Mapping[str, Any]
 
 
 class Moment(NamedTuple):
@@ -114,13 +80,37 @@ class Recorder:
         attempt_id: a UUIDv7 if not given. Raises BadField on a name or value that the attempts table does not take.
         """
         made = attempt_id or uuid7()
-        record = {"attempt_id": made, **_checked(known, Known)}
-        self._spool.append(f'{{"attempt":{_json("attempt", record)}}}\n'.encode())
+        record = {"attempt_id": made, **checked(known, Known)}
+        self._spool.append(f'{{"attempt":{to_json("attempt", record)}}}\n'.encode())
         return self.join(made)
 
     def join(self, attempt_id: str) -> RunningAttempt:
         """The handle for marks of an attempt that was recorded elsewhere, such as by the supervisor of this worker."""
         return RunningAttempt(self, attempt_id)
+
+    def timed(
+        self, phase: str = "service", describe: Callable[..., Known] | None = None, **known: Unpack[Known]
+    ) -> Callable[[Callable[P, R]], Callable[P, R]]:
+        """Decorator for functions and coroutine functions: every call is an attempt of its own with this one phase.
+
+        known: what holds for all calls. describe: what is known of one call, from its arguments. With neither of the two, a
+        call made while an attempt is current is that attempt's phase. Raises BadField as `attempt` and `phase` do.
+        """
+        boundaries(phase)
+        checked(known, Known)
+
+        @contextlib.contextmanager
+        def marked(*args: Any, **kwargs: Any) -> Iterator[None]:
+            running = None if known or describe else current_attempt()
+            if running is not None:
+                with running.phase(phase):
+                    yield
+                return
+            told: Known = {**known, **(describe(*args, **kwargs) if describe else Known())}
+            with self.attempt(**told) as attempt, attempt.phase(phase):
+                yield
+
+        return lambda function: around(function, marked)
 
     def terminal(self, attempt_id: str, kind: str, reason: str, at: Moment | None = None) -> None:
         """End an attempt of a process that can no longer do so itself.
@@ -130,7 +120,7 @@ class Recorder:
         if kind not in TERMINAL_KINDS:
             raise BadField("kind", kind, f"use one of {', '.join(sorted(TERMINAL_KINDS))}")
         wall_ns, monotonic_ns = at or Moment.now()
-        self.write(_json("attempt_id", attempt_id), _KINDS[kind], _details({"reason": reason}), wall_ns, monotonic_ns)
+        self.write(to_json("attempt_id", attempt_id), _KINDS[kind], details_json({"reason": reason}), wall_ns, monotonic_ns)
 
     def write(self, attempt_id_json: str, kind: str, details_json: str, wall_ns: int, monotonic_ns: int) -> None:
         """Write one event line from parts that are JSON already; `mark` is what to call."""
@@ -148,7 +138,7 @@ class Recorder:
     def _name_origin(self) -> None:
         """The part that all events of this process share, as JSON."""
         source = self._given_source or f"recorder@{socket.gethostname()}:{os.getpid()}"
-        self._origin = f'"clock_id":{_json("clock_id", clock_id())},"source":{_json("source", source)}'
+        self._origin = f'"clock_id":{to_json("clock_id", clock_id())},"source":{to_json("source", source)}'
 
     def _follow_fork(self) -> None:
         self._spool.follow_fork()
@@ -156,19 +146,28 @@ class Recorder:
 
 
 class RunningAttempt:
-    """Marks of one attempt. As a context manager it records an exception that leaves it as the attempt's failure."""
+    """Marks of one attempt. As a context manager it records an exception that leaves it as the attempt's failure.
+
+    Inside, it is also the `current_attempt`. before_mark: called before a mark reads the clocks, for those who wait to learn
+    of earlier moments of this attempt.
+    """
 
     def __init__(self, recorder: Recorder, attempt_id: str) -> None:
         self.attempt_id = attempt_id
+        self.before_mark: Callable[[], None] | None = None
         self._recorder = recorder
-        self._id_json = _json("attempt_id", attempt_id)
+        self._id_json = to_json("attempt_id", attempt_id)
         self._heartbeat_due_ns = 0
         self._ended = False
+        self._outer: list[RunningAttempt | None] = []
 
     def __enter__(self) -> Self:
+        self._outer.append(_CURRENT.get())
+        _CURRENT.set(self)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        _CURRENT.set(self._outer.pop())
         if kind is None or self._ended:
             return
         if kind.__name__ == "CancelledError":  # asyncio's and that of futures: stopped from outside, so not a failure
@@ -176,13 +175,18 @@ class RunningAttempt:
         else:
             self.failed(f"{kind.__name__}: {error}")
 
-    def mark(self, kind: str, **details: Unpack[Details]) -> None:
-        """Record that a boundary was crossed just now. Raises BadField on an unknown kind or detail."""
-        wall_ns, monotonic_ns = time.time_ns(), time.monotonic_ns()
+    def mark(self, kind: str, at: Moment | None = None, **details: Unpack[Details]) -> None:
+        """Record that a boundary was crossed, by default just now. Raises BadField on an unknown kind or detail."""
+        if at is None:
+            if self.before_mark is not None:
+                self.before_mark()
+            wall_ns, monotonic_ns = time.time_ns(), time.monotonic_ns()
+        else:
+            wall_ns, monotonic_ns = at
         name = _KINDS.get(kind)
         if name is None:
             raise BadField("kind", kind, f"use one of {', '.join(_KINDS)}")
-        self._recorder.write(self._id_json, name, _details(details) if details else "", wall_ns, monotonic_ns)
+        self._recorder.write(self._id_json, name, details_json(details) if details else "", wall_ns, monotonic_ns)
 
     @contextlib.contextmanager
     def phase(self, name: str, **details: Unpack[Details]) -> Iterator[None]:
@@ -190,12 +194,10 @@ class RunningAttempt:
 
         A boundary shared with a neighbour is marked again, which changes nothing: the first mark counts.
         """
-        phase = PHASES.get(name)
-        if phase is None:
-            raise BadField("phase", name, f"use one of {', '.join(PHASES)}")
-        self.mark(phase.starts[-1], **details)  # of alternatives the last is the plain one
+        start, end = boundaries(name)
+        self.mark(start, **details)
         yield
-        self.mark(phase.ends[0], **details)
+        self.mark(end, **details)
 
     def heartbeat(self) -> None:
         """Say that the attempt is still running; calls within `heartbeat_s` of the last one do nothing."""
@@ -225,32 +227,24 @@ class RunningAttempt:
         self.mark(kind, reason=reason)
 
 
-def _checked(given: Mapping[str, Any], allowed: type) -> dict[str, Any]:
-    """The given values without unknowns (None); names the table lacks are refused here, in the caller's own traceback."""
-    unknown = [name for name in given if name not in allowed.__annotations__]
-    if unknown:
-        raise BadField(unknown[0], given[unknown[0]], f"use one of {', '.join(allowed.__annotations__)}")
-    return {name: value for name, value in given.items() if value is not None}
+_CURRENT: ContextVar[RunningAttempt | None] = ContextVar("phasecast_attempt", default=None)
 
 
-def _details(given: Mapping[str, Any]) -> str:
-    """Details as the rest of a JSON object: empty, or starting with a comma."""
-    values = _checked(given, Details)
-    if "reason" in values:
-        values["reason"] = values["reason"][:_REASON_LENGTH]
-    if "attributes" in values:
-        values["attributes"] = _json("attributes", values["attributes"])
-        if len(values["attributes"]) > _ATTRIBUTES_LENGTH:
-            raise BadField("attributes", len(values["attributes"]), f"keep them under {_ATTRIBUTES_LENGTH} characters of JSON")
-    return f",{_json('details', values)[1:-1]}" if values else ""
+def current_attempt() -> RunningAttempt | None:
+    """The attempt whose `with` block this code runs in; None outside of any.
+
+    Threads and tasks have one each, as with every context variable: a task starts with the one of the code that made it,
+    a thread with none.
+    """
+    return _CURRENT.get()
 
 
-def _json(field: str, value: object) -> str:
-    """Compact JSON on one line; NaN and infinity are refused."""
-    try:
-        return _ENCODE(value)
-    except (TypeError, ValueError) as error:
-        raise BadField(field, value, f"pass values that JSON knows: {error}") from error
+def boundaries(phase: str) -> tuple[EventKind, EventKind]:
+    """Kinds of the marks at both ends of a phase. Raises BadField on a name that is none of them."""
+    known = PHASES.get(phase)
+    if known is None:
+        raise BadField("phase", phase, f"use one of {', '.join(PHASES)}")
+    return known.starts[-1], known.ends[0]  # of alternatives the last is the plain one
 
 
 _RECORDERS: weakref.WeakSet[Recorder] = weakref.WeakSet()

@@ -15,8 +15,9 @@ from uuid import UUID
 import pytest
 
 from telemetry.errors import BadField
+from telemetry.recorder.fields import Details, Known
 from telemetry.recorder.ids import clock_id, uuid7
-from telemetry.recorder.marks import Details, Known, Moment, Recorder, RunningAttempt
+from telemetry.recorder.marks import Moment, Recorder, RunningAttempt
 from telemetry.recorder.spool import segments
 from telemetry.tables import Attempt, Event
 from telemetry.timelines import observe
@@ -255,7 +256,7 @@ def test_forked_child_goes_on_under_its_own_name_in_its_own_segment(tmp_path: Pa
 
 
 def test_importing_the_recorder_imports_nothing_beyond_the_standard_library() -> None:
-    show = "import sys, telemetry.recorder.marks, telemetry.recorder.shipper; print('\\n'.join(sys.modules))"
+    show = "import sys, telemetry.recorder.cuda, telemetry.recorder.shipper; print('\\n'.join(sys.modules))"
     loaded = subprocess.run([sys.executable, "-c", show], check=True, capture_output=True, text=True).stdout.split()
     foreign = {name.partition(".")[0] for name in loaded} - set(sys.stdlib_module_names) - {"telemetry", "__main__"}
     assert set() == {name for name in foreign if not name.startswith("_")}
