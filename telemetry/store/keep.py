@@ -16,6 +16,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import duckdb
 
@@ -155,7 +156,7 @@ def _copied(path: Path, fresh: Path, cutoff: int) -> Compacted:
 def _note(connection: duckdb.DuckDBPyConnection, cutoff: int, removed: Mapping[str, int]) -> None:
     """Keep in the file what is gone from it, added to what went before."""
     found = connection.execute("SELECT value FROM state WHERE name = ?", [RETENTION_NAME]).fetchone()
-    noted = json.loads(found[0]) if found else {"events_after": 0, "complete_from": 0, "removed": {}}
+    noted: dict[str, Any] = json.loads(found[0]) if found else {"events_after": 0, "complete_from": 0, "removed": {}}
     [(complete_from,)] = connection.execute(f"SELECT least($cutoff, {_FITTED})", {"cutoff": cutoff}).fetchall()
     total = {name: noted["removed"].get(name, 0) + removed.get(name, 0) for name in {*noted["removed"], *removed}}
     value = {

@@ -112,7 +112,7 @@ def _query(table: str, former: set[str], found: int) -> str | None:
     """The query that makes a table's rows from a file of version `found`; None where it has no rows to bring."""
     query = f"SELECT * FROM former.{table}" if table in former else None  # noqa: S608  our own table names
     for step in STEPS:
-        if step.to > found and table in step.reshape:
+        if query is not None and step.to > found and table in step.reshape:
             query = step.reshape[table].replace("{old}", f"({query})")
     return query
 

@@ -167,8 +167,8 @@ def test_sigkill_loses_nothing_acknowledged(start_server: Start, tmp_path: Path)
 
 
 @pytest.mark.soak
-def test_twenty_sigkills_lose_nothing_acknowledged(start_server: Start, tmp_path: Path) -> None:
-    acknowledged, kept = kill_and_restart(start_server, tmp_path / "store.duckdb", rounds=20)
+def test_two_hundred_sigkills_lose_nothing_acknowledged(start_server: Start, tmp_path: Path) -> None:
+    acknowledged, kept = kill_and_restart(start_server, tmp_path / "store.duckdb", rounds=200)
     print(f"\nacknowledged {acknowledged}, kept {kept}, each once")  # noqa: T201  the figure a soak is run for
 
 

@@ -1,0 +1,78 @@
+"""Plans per second: 1,000 distinct plans of a wait, a setup and a service, 256 scenarios each, on one core in process."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+
+from benchmarks.measured import Figure, figure, seconds
+from predictors.contexts import Context
+from predictors.joint.quantile_table import timings_of
+from predictors.plans.chance import chances
+from predictors.plans.graph import Plan, Stage, StageKind
+from predictors.synthetic import runs
+from service.derive import derive
+from service.engine import Serving
+from service.plan_questions import ChanceQuestion, Occasion, PlannedStage
+from service.planning import ask_chances
+from service.refit import fit_and_save
+from telemetry.store.batch import Batch
+from telemetry.store.file import Store
+
+ROUNDS, PLANS, SCENARIOS = 5, 1_000, 256
+
+
+def run() -> list[Figure]:
+    """The whole answer with its JSON and ledger row, and the arithmetic alone."""
+    contexts, serving = _taught()
+    stages = [_stages(contexts[place % len(contexts)], place) for place in range(PLANS)]
+    questions = [ChanceQuestion(each, 3.0 + place / PLANS, 0.95, f"plan-{place}") for place, each in enumerate(stages)]
+    occasion = Occasion("bench", tuple(f"answer-{place}" for place in range(PLANS)), 1, 7, 0.0, None)
+    ask_chances(serving, questions, occasion)
+    whole = [PLANS / seconds(lambda: ask_chances(serving, questions, occasion)) for _ in range(ROUNDS)]
+    law = serving.model.predict([c for c in contexts for _ in range(2)], ["setup", "service"] * len(contexts))
+    timings = timings_of(law)
+    plans = [_plan(place, place % len(contexts)) for place in range(PLANS)]
+    deadlines, levels = np.linspace(3.0, 4.0, PLANS), np.full(PLANS, 0.95)
+    alone = [
+        PLANS / seconds(lambda: chances(plans, timings, deadlines, levels, seed=7, most_scenarios=SCENARIOS))
+        for _ in range(ROUNDS)
+    ]
+    return [
+        figure("plans: chances at 256 scenarios", alone, "plans/s", "20,000"),
+        figure("plans: chances refined where close, as JSON and ledger rows", whole, "plans/s"),
+    ]
+
+
+def _taught() -> tuple[list[Context], Serving]:
+    made = runs(300, seed=4)
+    with TemporaryDirectory() as folder, Store.open(Path(folder) / "s.duckdb") as store:
+        store.write(Batch(tuple(row for run in made for row in (run.attempt, *run.events))))
+        with store.reader() as reader:
+            derived = derive(reader, sorted(run.attempt.attempt_id for run in made), store.last_commit)
+        assert derived.batch is not None
+        fitted = fit_and_save(store, store.write(derived.batch).commit)
+    assert fitted is not None
+    return list(dict.fromkeys(Context.of(run.attempt.model_dump()) for run in made)), Serving(fitted.model, fitted.row.model_id)
+
+
+def _stages(context: Context, place: int) -> tuple[PlannedStage, ...]:
+    name = f"attempt-{place}"
+    wait = PlannedStage("wait", StageKind.WAIT, planned_s=place / PLANS)
+    load = PlannedStage("load", StageKind.SETUP, ("wait",), None, context, "setup", name)
+    return wait, load, replace(load, name="compute", kind=StageKind.SERVICE, after=("load",), phase="service")
+
+
+def _plan(place: int, context: int) -> Plan:
+    name = f"attempt-{place}"
+    return Plan(
+        (
+            Stage("wait", StageKind.WAIT, (), place / PLANS),
+            Stage("load", StageKind.SETUP, ("wait",), timing=2 * context, host="h", attempt=name, share=0.2),
+            Stage("compute", StageKind.SERVICE, ("load",), timing=2 * context + 1, host="h", attempt=name, share=0.2, rho=0.3),
+        ),
+        f"plan-{place}",
+    )
