@@ -15,7 +15,7 @@ SECONDS_PER: dict[str, Decimal] = {
 }
 """Seconds in one of each unit of time, by its short name."""
 _LONG_NAMES = {"nanoseconds": "ns", "microseconds": "us", "\u00b5s": "us", "milliseconds": "ms", "seconds": "s", "sec": "s"}
-_NUMBER = re.compile(r"[+-]?(?:\d{1,40}\.?\d{0,40}|\.\d{1,40})(?:[eE][+-]?\d{1,3})?", re.ASCII)
+_NUMBER = re.compile(r"[+-]?(?:\d{1,40}(?:\.\d{0,40})?|\.\d{1,40})(?:[eE][+-]?\d{1,3})?", re.ASCII)
 
 
 def number(text: str) -> Decimal | None:
