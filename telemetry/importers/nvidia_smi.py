@@ -111,10 +111,22 @@ def _told_apart(rows: Sequence[ResourceSample]) -> Iterator[ResourceSample]:
 def _card(card: Element, uuid: str, at: str | None, host: str | None) -> ResourceSample:
     """What a card told of itself."""
     values, absent = _quantities(card, _PLACES)
-    if "gpu_utilization" in values and card.text("mig_mode/current_mig") == "Enabled":
-        del values["gpu_utilization"]  # old drivers show a busy card that is cut into slices as 0 %
-        absent["gpu_utilization"] = "unsupported: not known where MIG is on"
+    for name, why in _no_readings(card, values).items():
+        del values[name]
+        absent[name] = why
     return _sample(uuid, None, at, host, values | _reasons(card, absent) | _computing(card, None, absent), absent)
+
+
+def _no_readings(card: Element, values: Mapping[str, Any]) -> dict[str, str]:
+    """Fields whose number is none: what can't be told is shown as 0 by old drivers and by virtual GPUs."""
+    found = {}
+    if "gpu_utilization" in values and card.text("mig_mode/current_mig") == "Enabled":
+        found["gpu_utilization"] = "unsupported: not known where MIG is on"
+    if values.get("sm_clock_hz") == 0:
+        found["sm_clock_hz"] = "unsupported: reads 0 Hz"
+    if values.get("temperature_c") == 0 and card.text("gpu_virtualization_mode/virtualization_mode") == "VGPU":
+        found["temperature_c"] = "unsupported: a virtual GPU reads 0 C"
+    return found
 
 
 def _slice(one: Element, card: Element, uuid: str, at: str | None, host: str | None) -> ResourceSample:

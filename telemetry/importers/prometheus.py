@@ -66,7 +66,7 @@ def read(path: Path, options: Options) -> Found:
             continue
         counted[series.family] += sum(n for _, _, n in buckets)
         notes += _doubts(series, buckets, meaning)
-    notes += _summary(exposition, rows, left_out, counted, options.host)
+    notes += _summary(exposition, rows, left_out, counted)
     return Found(tuple(rows), exposition.n_samples, tuple(refused), tuple(notes))
 
 
@@ -160,9 +160,7 @@ def _doubts(series: Series, buckets: Sequence[Bucket], meaning: Timed) -> list[s
     return found
 
 
-def _summary(
-    exposition: Exposition, rows: Sequence[Row], left_out: Sequence[str], counted: Mapping[str, int], host: str | None
-) -> list[str]:
+def _summary(exposition: Exposition, rows: Sequence[Row], left_out: Sequence[str], counted: Mapping[str, int]) -> list[str]:
     """What was not read and why, what must not be added up, and what tells this process from another."""
     notes = []
     if left_out:
@@ -175,11 +173,12 @@ def _summary(
     if len(set(told.values())) > 1:
         which = _listed([f"{name} {n}" for name, n in sorted(told.items())])
         notes.append(f"families count different things and do not add up: {which}")
+    nameless = any(isinstance(row, Attempt) and row.host is None for row in rows)
     if any(isinstance(row, Observation) and row.assumed for row in rows):
         notes.append("a name speaks of a time but of no unit: seconds assumed; say --unit to decide")
     if not rows:
         notes.append("no time histogram with anything in it: nothing to learn from")
-    elif exposition.started is None and host is None and not any(series.created for series in exposition.series):
+    elif exposition.started is None and nameless and not any(series.created for series in exposition.series):
         notes.append("nothing tells this process from others with the same labels: say --host, or a later file replaces it")
     return notes
 

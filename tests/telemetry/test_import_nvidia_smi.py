@@ -119,6 +119,14 @@ def test_the_zero_that_old_drivers_show_where_mig_is_on_is_unknown(tmp_path: Pat
     )
 
 
+def test_the_zeros_of_a_virtual_gpu_are_unknown(tmp_path: Path) -> None:  # T22, T28
+    virtual = "<gpu_virtualization_mode><virtualization_mode>VGPU</virtualization_mode></gpu_virtualization_mode></gpu>"
+    card = CARD.replace("1275 MHz", "0 MHz").replace("36 C", "0 C").replace("35 %", "0 %").replace("</gpu>", virtual)
+    [sample] = samples(found(tmp_path, log(card)))
+    assert (None, None, 0.0) == (sample.sm_clock_hz, sample.temperature_c, sample.gpu_utilization)
+    assert {"sm_clock_hz", "temperature_c"} == set(json.loads(sample.absent))
+
+
 def test_later_schemas_name_power_and_reasons_otherwise(tmp_path: Path) -> None:
     later = (
         CARD.replace("throttle_reason", "event_reason")

@@ -70,6 +70,7 @@ def test_a_series_without_anything_to_know_it_by_says_so(tmp_path: Path) -> None
     unnamed = WAITS.replace("process_start_time_seconds", "process_open_fds")
     assert any("say --host" in note for note in found(tmp_path, unnamed).notes)
     assert not any("say --host" in note for note in found(tmp_path, WAITS).notes)
+    assert not any("say --host" in note for note in found(tmp_path, unnamed.replace("model_name", "instance")).notes)
 
 
 def test_what_is_no_histogram_of_times_makes_no_row(tmp_path: Path) -> None:
@@ -174,6 +175,15 @@ def test_undeclared_buckets_are_a_histogram_and_its_count_stands_for_a_missing_l
         (row.duration_s, row.outcomes, row.ended) for row in observations(read)
     ]
     assert ["n1"] == [attempt.host for attempt in attempts(read)]
+
+
+def test_a_type_given_to_the_parts_of_a_histogram_is_taken_for_its_own(tmp_path: Path) -> None:
+    buckets = 'a_duration_bucket{le="0.5"} 200\na_duration_bucket{le="+Inf"} 1000\n'
+    text = f"# TYPE a_duration_bucket histogram\n{buckets}# TYPE a_duration_count counter\na_duration_count 1000\n"
+    read = found(tmp_path, text)
+    assert [("a_duration", 200, "completed"), ("a_duration", 800, "lost")] == [
+        (row.phase, row.outcomes, row.ended) for row in observations(read)
+    ]
 
 
 def test_thirty_days_and_the_edge_of_32_bits_survive(tmp_path: Path) -> None:  # T14
