@@ -34,11 +34,15 @@ class Derived:
     ended: list[Observation] = field(default_factory=list)
     corrected: list[Observation] = field(default_factory=list)
 
-    def note(self, before: Observation | None, now: Observation) -> None:
-        """Keep an observation that is final now."""
-        if now.absence is None and now.ended is not Ended.RUNNING:
-            final_before = before is not None and before.absence is None and before.ended is not Ended.RUNNING
-            (self.corrected if final_before else self.ended).append(now)
+    def note(self, before: Observation | None, now: Observation, *, reopened: bool = False) -> None:
+        """Keep an observation that is final now; `reopened` tells that it may have seemed so once before it ran on."""
+        if _final(now):
+            (self.corrected if reopened or (before is not None and _final(before)) else self.ended).append(now)
+
+
+def _final(row: Observation) -> bool:
+    """Whether the phase is over, with a length or a bound that stays."""
+    return row.absence is None and row.ended is not Ended.RUNNING
 
 
 def derived_to(reader: Reader) -> int:
@@ -61,12 +65,16 @@ def derive(reader: Reader, ids: Sequence[str], upto: int) -> Derived:
         if not events[attempt_id] or attempt_id in settled:
             continue  # its observations were imported, or their events removed: the events there are can't make them again
         timeline = observe(attempts.get(attempt_id), events[attempt_id])
-        mine = {key: row for key, row in standing.items() if row.attempt_id == attempt_id}
+        # Phases of other names come from importers only, and no event can take them back.
+        mine = {key: row for key, row in standing.items() if row.attempt_id == attempt_id and row.phase in PHASES}
         kept = {key: row for key, row in held.items() if row.attempt_id == attempt_id}
         known = {row.observation_id: row for row in timeline.observations}
         # An attempt record that came after its events changes the context of versions already known: they are written again.
+        served = mine.get(f"{attempt_id}/service/0")
         for key in _replace(Observation, mine, known, outdated, rows, closes):
-            done.note(mine.get(key), known[key])
+            # An output transfer that begins after computing had ended takes up a completion that looked like over.
+            reopened = served is not None and _final(served) and known[key].phase == "completion"
+            done.note(mine.get(key), known[key], reopened=reopened)
         _replace(Quarantine, kept, {row.quarantine_id: row for row in timeline.quarantined}, set(), rows, closes)
         done.running[attempt_id] = _running(attempts.get(attempt_id), events[attempt_id], timeline.observations)
     if rows or closes:

@@ -41,6 +41,7 @@ class Waiting:
         for row in ended:
             outcomes += _outcomes(self._by_phase.pop((row.attempt_id, row.phase), ()), row)
         for row in corrected:
+            self._by_phase.pop((row.attempt_id, row.phase), None)
             kept = asof.rows_of(Prediction, asof.predictions(reader, NEWEST, attempt_ids=[row.attempt_id]))
             predictions = [p for p in kept if p.phase == row.phase]
             outcomes += _outcomes(predictions, row)
