@@ -16,7 +16,7 @@ from fastapi import FastAPI
 
 from service.http import problems
 from service.http.limits import LoopbackHosts
-from service.http.routes import answers, events, health, hosts, overview, page, plans, reports
+from service.http.routes import answers, events, health, hosts, overview, page, plans, reports, traces
 from service.http.running import Running
 from service.lineup import Lineup
 from service.settings import Settings
@@ -47,7 +47,7 @@ def create_app(settings: Settings, store: Store) -> FastAPI:
     app.state.running = Running(store, lineup, settings)
     app.add_middleware(LoopbackHosts)
     problems.install(app)
-    for part in (answers, plans, events, health, hosts, overview, reports, page):
+    for part in (answers, plans, events, traces, health, hosts, overview, reports, page):
         app.include_router(part.router)
     return app
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from urllib.parse import urlsplit
 
 from starlette.requests import Request
@@ -10,7 +11,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from service.http.problems import problem
 from service.settings import is_loopback
-from telemetry.errors import TooLarge
+from telemetry.errors import BadField, TooLarge
 
 
 async def body_of(request: Request, limit_bytes: int) -> bytes:
@@ -25,6 +26,24 @@ async def body_of(request: Request, limit_bytes: int) -> bytes:
         if len(body) > limit_bytes:
             raise TooLarge("body", f"more than {limit_bytes} bytes", fix)
     return bytes(body)
+
+
+def unpacked(body: bytes, encoding: str, limit_bytes: int) -> bytes:
+    """A body as its Content-Encoding says; BadField for one that is not known or damaged, TooLarge past the limit unpacked."""
+    if encoding in {"", "identity"}:
+        return body
+    if encoding != "gzip":
+        raise BadField("Content-Encoding", encoding[:80], "send the body plain or as gzip")
+    inflating = zlib.decompressobj(wbits=16 + zlib.MAX_WBITS)
+    try:
+        found = inflating.decompress(body, limit_bytes + 1)
+    except zlib.error as error:
+        raise BadField("body", f"{len(body)} bytes", f"no gzip ({error}); send it whole, or without Content-Encoding") from error
+    if len(found) > limit_bytes:
+        raise TooLarge("body", f"more than {limit_bytes} bytes unpacked", "split the batch")
+    if not inflating.eof:
+        raise BadField("body", f"{len(body)} bytes", "its gzip breaks off; send it whole")
+    return found
 
 
 class LoopbackHosts:
