@@ -24,6 +24,7 @@ def local_lineup(path: Path) -> Iterator[Lineup]:
         lineup = Lineup(clock_id())
         upkeep = Upkeep(store, lineup, Settings(store=path))
         try:
+            upkeep.first_fit()
             yield lineup
         finally:
             upkeep.stop()

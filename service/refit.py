@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from itertools import groupby
 
@@ -109,6 +109,11 @@ class Refitter:
             log.error("background fit failed, the model before it serves on", exc_info=error)
             return None
         return future.result()
+
+    def wait(self) -> None:
+        """Wait for a fit under way; `finished` then has it."""
+        if self._running is not None:
+            wait([self._running])
 
     def close(self) -> None:
         """Wait for a fit under way: its file and row belong together."""

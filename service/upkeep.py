@@ -131,6 +131,12 @@ class Upkeep:
             self._lineup.serving = Serving(model, fitted.row.model_id)
         self._refitter.maybe_start(self._lineup.learned_to, first=self._lineup.serving is None)
 
+    def first_fit(self) -> None:
+        """Wait for the first fit where nothing can answer yet; for a process without a thread of rounds."""
+        if self._lineup.serving is None:
+            self._refitter.wait()
+            self._swap()
+
     def start(self) -> None:
         """Run rounds on a thread."""
         self._thread.start()

@@ -21,6 +21,7 @@ import typer
 from service.cli.main import app
 from service.http.app import create_app
 from service.settings import Settings
+from telemetry.importers.registry import FORMATS
 from telemetry.store.file import Store
 
 README = (Path(__file__).resolve().parents[1] / "README.md").read_text()
@@ -171,9 +172,13 @@ def test_the_short_demo_of_the_readme_runs(reader: Reader) -> None:
 
 def test_every_command_is_in_the_readme() -> None:
     group = typer.main.get_command(app)
-    names = "backup compact demo doctor export predict residual restore serve snapshot"
+    names = "backup compact demo doctor export import predict residual restore serve snapshot"
     assert set(names.split()) == set(group.commands)
     assert [] == [name for name in group.commands if f"phasecast {name}" not in README]
+
+
+def test_every_format_is_in_the_readme() -> None:
+    assert [] == [importer.name for importer in FORMATS if f"| `{importer.name}` |" not in README]
 
 
 def test_the_exit_codes_of_the_readme_are_those_of_the_help() -> None:

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 from pydantic import ValidationError
 
-from service.cli import answer, host, keep, serve
+from service.cli import answer, host, imports, keep, serve
 from service.cli.options import Failure
 from telemetry.errors import NoEvidence, NotReached, PhasecastError, StoreError, StoreHeld
 
@@ -46,6 +46,7 @@ app.command()(serve.snapshot)
 app.command()(answer.predict)
 app.command()(answer.residual)
 app.command()(host.demo)
+app.command("import")(imports.import_files)
 app.command()(keep.export)
 app.command()(keep.backup)
 app.command()(keep.restore)

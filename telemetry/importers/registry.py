@@ -3,12 +3,38 @@
 from __future__ import annotations
 
 import gzip
+import zlib
 from pathlib import Path
 
 from telemetry.errors import BadField, UnknownId
+from telemetry.importers.arrivals import ARRIVALS
+from telemetry.importers.chrome_trace import CHROME_TRACE
 from telemetry.importers.contract import HEAD_BYTES, Importer
+from telemetry.importers.fio import FIO
+from telemetry.importers.nextflow import NEXTFLOW
+from telemetry.importers.nvidia_smi import NVIDIA_SMI
+from telemetry.importers.otlp import OTLP
+from telemetry.importers.prometheus import PROMETHEUS
+from telemetry.importers.sacct import SACCT
+from telemetry.importers.starpu import STARPU
+from telemetry.importers.swf import SWF
+from telemetry.importers.tidy import TIDY
+from telemetry.importers.wfcommons import WFCOMMONS
 
-FORMATS: tuple[Importer, ...] = ()
+FORMATS: tuple[Importer, ...] = (
+    ARRIVALS,
+    CHROME_TRACE,
+    FIO,
+    NEXTFLOW,
+    NVIDIA_SMI,
+    OTLP,
+    PROMETHEUS,
+    SACCT,
+    STARPU,
+    SWF,
+    TIDY,
+    WFCOMMONS,
+)
 
 
 def importer_for(path: Path, name: str | None) -> Importer:
@@ -35,6 +61,6 @@ def first_bytes(path: Path) -> bytes:
         if head[:2] == b"\x1f\x8b":
             with gzip.open(path) as packed:
                 head = packed.read(HEAD_BYTES)
-    except OSError as error:
-        raise UnknownId("file", str(path), f"it cannot be read: {error.strerror or error}") from error
+    except (OSError, EOFError, zlib.error) as error:
+        raise UnknownId("file", str(path), f"it cannot be read: {getattr(error, 'strerror', None) or error}") from error
     return head
