@@ -24,6 +24,7 @@ from telemetry.rows import Row
 from telemetry.store.keep import RETENTION_NAME
 from telemetry.store.reader import Reader
 from telemetry.tables import Attempt, Event, Grant, HostProfile, Observation, Quarantine
+from telemetry.words import IMPORTED_GRANT
 
 _OBSERVED = "observation_id attempt_id phase segment started_ns entry_s duration_s ended cause clock known_from"
 _CONTEXT = "host device family model runtime precision mode state batch size_in corunners"
@@ -204,10 +205,9 @@ def models(reader: Reader, commit: int) -> list[ModelFile]:
 
 
 def profiles(reader: Reader, commit: int) -> list[HostProfile]:
-    """Profiles of all hosts known at `commit`, the newest measured first."""
-    return rows_of(
-        HostProfile, reader.arrow("SELECT * FROM host_profiles WHERE known_from <= ? ORDER BY measured_ns DESC", [commit])
-    )
+    """Profiles of all hosts known at `commit`: those measured here, the newest first, before those read from files of others."""
+    sql = "SELECT * FROM host_profiles WHERE known_from <= ? ORDER BY grant_id = ?, measured_ns DESC"
+    return rows_of(HostProfile, reader.arrow(sql, [commit, IMPORTED_GRANT]))
 
 
 def grants(reader: Reader, commit: int) -> dict[str, Grant]:

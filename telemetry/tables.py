@@ -128,7 +128,10 @@ class Observation(Row):
     ] = None
     resolution_s: Annotated[
         Seconds | None,
-        Field(description="Width in s of (duration_s - resolution_s, duration_s], all that is known; null where exact."),
+        Field(
+            description="Width in s of (duration_s - resolution_s, duration_s], all that is known: null where exact, "
+            "0 where a histogram only tells that it was longer."
+        ),
     ] = None
     assumed: Annotated[str | None, Field(description="What was assumed in reading it, such as unit=us; null if nothing.")] = None
 

@@ -137,3 +137,6 @@ PHASES: dict[str, Phase] = {
         Phase("completion", (_K.ELIGIBLE,), (_K.COMPUTE_FINISH,)),
     )
 }
+
+IMPORTED_GRANT = "imported"
+"""Stands for the grant of a profile read from somebody else's file: nobody was asked for it here."""

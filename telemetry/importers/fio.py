@@ -23,8 +23,8 @@ from telemetry.importers.contract import Found, Importer, Options, Refused, row_
 from telemetry.importers.fio_rates import rates_of
 from telemetry.importers.texts import decoded, whole
 from telemetry.tables import HostProfile
+from telemetry.words import IMPORTED_GRANT
 
-GRANT = "imported"
 UNNAMED_HOST = "unknown"
 _MOST_BYTES = 64 << 20
 _SIGN = re.compile(r'"fio version"\s*:\s*"fio-')
@@ -110,7 +110,7 @@ def _profile(report: Mapping[str, Any], job: Mapping[str, Any], number: int, hos
     return HostProfile(
         profile_id=row_id("fio", where, measured_ns, number, job.get("jobname"), job.get("groupid")),
         host=where,
-        grant_id=GRANT,
+        grant_id=IMPORTED_GRANT,
         measured_ns=measured_ns,
         condition=json.dumps(told, sort_keys=True),
         rates=json.dumps(rates, sort_keys=True, allow_nan=False),
