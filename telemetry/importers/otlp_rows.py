@@ -28,6 +28,7 @@ from telemetry.words import PHASES, Clock, Ended, EventKind
 
 _K = EventKind
 _KINDS = {kind.value: kind for kind in EventKind}
+_NUMBERS = ("gen_ai.latency.", "gen_ai.usage.")
 _LATENCY = "gen_ai.latency."
 _QUEUE, _FIRST, _WHOLE = "time_in_queue", "time_to_first_token", "e2e"
 _PHASES = {f"time_in_model_{part}": part for part in ("prefill", "decode", "inference")}
@@ -56,12 +57,13 @@ def last_seen_ns(spans: Sequence[Reported], options: Options) -> dict[str, int]:
     """The newest time that each reporter gave in these spans, UTC ns: until then its open spans are known to run."""
     found: dict[str, int] = {}
     for span in spans:
+        source = _source(span)
         for given in (span.start, span.end):
             try:
                 at_ns = _stamp("time", given, options) or 0
             except BadField:
                 continue
-            found[_source(span)] = max(at_ns, found.get(_source(span), 0))
+            found[source] = max(at_ns, found.get(source, 0))
     return found
 
 
@@ -76,9 +78,10 @@ def taken(span: Reported, options: Options, until_ns: Mapping[str, int]) -> Take
     for told, given in span.marks:
         if told in _KINDS and (at_ns := _stamp(f"events.{told}", given, options)) is not None:
             marks.setdefault(_KINDS[told], at_ns)
-    if end_ns is None and until_ns[_source(span)] > start_ns:
-        marks[_K.HEARTBEAT] = until_ns[_source(span)]
-    rows: list[Row] = [attempt, *(_event(span, attempt.attempt_id, kind, at_ns) for kind, at_ns in marks.items())]
+    source = _source(span)
+    if end_ns is None and until_ns[source] > start_ns:
+        marks[_K.HEARTBEAT] = until_ns[source]
+    rows: list[Row] = [attempt, *(_event(span, attempt.attempt_id, kind, at_ns, source) for kind, at_ns in marks.items())]
     if end_ns is not None:
         rows += _inside(span, attempt.attempt_id, start_ns, latencies)
     whole = latencies.get(_WHOLE)
@@ -125,20 +128,24 @@ def _boundaries(
             yield _K.RESOURCE_RELEASED, end_ns
 
 
-def _event(span: Reported, attempt_id: str, kind: EventKind, at_ns: int) -> Event:
-    """One boundary. The end carries what the span said, so that the same span told otherwise is seen to differ."""
-    ends = kind in {_K.COMPUTE_FINISH, _K.FAILED}
-    told = {key: value for key, value in sorted(span.attributes.items()) if key.startswith(("gen_ai.latency", "gen_ai.usage"))}
+def _event(span: Reported, attempt_id: str, kind: EventKind, at_ns: int, source: str) -> Event:
+    """One boundary."""
     return Event(
         event_id=f"{attempt_id}/{kind}" + (f"/{at_ns}" if kind is _K.HEARTBEAT else ""),
         attempt_id=attempt_id,
         kind=kind,
         wall_ns=at_ns,
-        source=_source(span),
+        source=source,
         tokens=_tokens_out(span) if kind is _K.ITERATION_FINISH else None,
         reason=(span.message or _text(span.attributes, "error.type") or "error")[:2000] if kind is _K.FAILED else None,
-        attributes=orjson.dumps(told).decode()[:20_000] if ends and told else None,
+        attributes=_told(span) if kind in {_K.COMPUTE_FINISH, _K.FAILED} else None,
     )
+
+
+def _told(span: Reported) -> str | None:
+    """What the span said in numbers, for its end to carry: so the same span told otherwise is seen to differ."""
+    found = {key: str(given) for key, given in sorted(span.attributes.items()) if key.startswith(_NUMBERS)}
+    return orjson.dumps(found).decode()[:20_000] if found else None
 
 
 def _inside(span: Reported, attempt_id: str, start_ns: int, latencies: dict[str, Decimal]) -> Iterator[Observation]:

@@ -10,6 +10,7 @@ import base64
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import orjson
@@ -141,7 +142,12 @@ def _plain(made: Callable[[Any], Scalar], given: Scalar) -> Scalar:
 
 def _get(found: Mapping[str, Any], name: str) -> Any:
     """A member by its JSON name, else by its protobuf name."""
-    return found[name] if name in found else found.get(re.sub("([A-Z])", r"_\1", name).lower())
+    return found[name] if name in found else found.get(_snake(name))
+
+
+@cache
+def _snake(name: str) -> str:
+    return re.sub("([A-Z])", r"_\1", name).lower()
 
 
 def _object(found: Mapping[str, Any], name: str) -> Mapping[str, Any]:

@@ -109,7 +109,7 @@ def _run(document: Object, workflow: Object, options: Options) -> _Run:
     return _Run(
         document,
         execution,
-        row_id("wfcommons", *told),
+        row_id("wfcommons", repr(told)),
         unit or "s",
         options.host,
         machines,
@@ -162,7 +162,7 @@ def _observation(attempt_id: str, phase: str, lasted_s: float, executed_at: obje
     """A completed length; which clock it was read from is not told."""
     started_ns, started_text = None, None
     if executed_at:
-        started_text = str(executed_at)
+        started_text = str(executed_at).encode(errors="replace").decode()
         try:
             start: Instant = written("executedAt", started_text)
             started_ns, started_text = start.started_ns, start.started_text

@@ -14,6 +14,7 @@ import orjson
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
 from pydantic import BaseModel, Field, ValidationError
+from starlette.concurrency import run_in_threadpool
 
 from service.http.limits import body_of, unpacked
 from service.http.openapi import takes
@@ -23,7 +24,7 @@ from telemetry.errors import BadField, Busy, DiskFull, TooLarge
 from telemetry.importers.cells import reason
 from telemetry.importers.contract import Options
 from telemetry.importers.otlp_rows import Taken, last_seen_ns, taken
-from telemetry.importers.otlp_wire import Reported, from_json, from_protobuf
+from telemetry.importers.otlp_wire import from_json, from_protobuf
 from telemetry.store.batch import Batch
 from telemetry.tables import Event, Observation
 
@@ -98,10 +99,8 @@ async def post_traces(request: Request) -> Response:
     limit_bytes = at.settings.body_limit_bytes
     encoding = request.headers.get("content-encoding", "").strip().lower()
     raw = unpacked(await body_of(request, limit_bytes), encoding, limit_bytes)
-    spans = from_json(raw) if media_type == JSON else from_protobuf(raw)
-    if len(spans) > MOST_SPANS:
-        raise TooLarge("resourceSpans", f"{len(spans)} spans", f"send at most {MOST_SPANS} spans in one request")
-    done, refused = _read(spans)
+    # On a thread of its own: thousands of spans take longer than a question may wait.
+    done, refused = await run_in_threadpool(_read, raw, media_type)
     try:
         conflicts = await _commit(at, done) if done else {}
     except (Busy, DiskFull) as error:
@@ -112,8 +111,11 @@ async def post_traces(request: Request) -> Response:
     return _reply(media_type, len(refused) + len(conflicts), [*refused, *conflicts.values()])
 
 
-def _read(spans: Sequence[Reported]) -> tuple[list[Taken], list[str]]:
-    """Spans as rows, and why others are not taken."""
+def _read(raw: bytes, media_type: str) -> tuple[list[Taken], list[str]]:
+    """Spans of a body as rows, and why others are not taken. Raises BadField where it holds none, TooLarge past MOST_SPANS."""
+    spans = from_json(raw) if media_type == JSON else from_protobuf(raw)
+    if len(spans) > MOST_SPANS:
+        raise TooLarge("resourceSpans", f"{len(spans)} spans", f"send at most {MOST_SPANS} spans in one request")
     done, refused = [], []
     until_ns = last_seen_ns(spans, Options())
     for span in spans:
