@@ -11,8 +11,9 @@ Per job an attempt, with `service` (Elapsed) and `queue` (Start less Eligible or
 * Context: host from NodeList, family from JobName, mode from Partition, batch = processors, size_in = Timelimit in s (what is
   known of the job's size before it runs).
 
-Variants read: any choice and order of columns with JobID and State; `-p`, `-P`, any `--delimiter`, fixed width; states cut
-short (CANCELLED+) or as letters (CD); ElapsedRaw, TimelimitRaw (minutes), times as `%s` (s since 1970) or with an offset; gzip.
+Variants read: any choice and order of columns with JobID and State; `-p`, `-P`, any `--delimiter`, quoted commas, fixed width;
+states cut short (CANCELLED+) or as letters (CD); ElapsedRaw, TimelimitRaw (minutes), times as `%s` (s since 1970) or with an
+offset; gzip.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from telemetry.importers.phases import phase_row, span_row
 from telemetry.importers.tabular import head_lines
 from telemetry.importers.texts import lines
 from telemetry.rows import Row
-from telemetry.tables import Attempt
+from telemetry.tables import Attempt, Observation
 from telemetry.words import Absence, Ended
 
 _ROUNDED_S = 1.0
@@ -216,6 +217,8 @@ def _cause(job: Job, word: str, ended: Ended) -> str | None:
 def _notes(report: _Report) -> list[str]:
     """What was left out or not known, and what to be careful about."""
     found = [f"{what}: {times}" for what, times in report.told.items()]
+    if not any(isinstance(row, Observation) and row.duration_s is not None for row in report.gathered.rows()):
+        found.append("no lengths, so there is nothing to learn from: print the columns Elapsed, Submit, Start and End")
     if far_apart(report.said_and_shown_s):
         found.append("Elapsed and End less Start are over 300 times apart: if ElapsedRaw is in another unit, give --unit")
     return found

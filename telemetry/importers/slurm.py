@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -43,7 +44,7 @@ class Shape:
         """The cells of a record. BadField where their number isn't that of the header."""
         if self.delimiter is None:
             return [line[start:end].strip() for start, end in self.spans]
-        found = line.split(self.delimiter)
+        found = next(csv.reader([line])) if self.delimiter == "," and '"' in line else line.split(self.delimiter)
         if len(found) == len(self.names) + 1 and not found[-1]:
             found.pop()  # -p ends each line with a delimiter
         if len(found) != len(self.names):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gzip
 import json
 import os
 from dataclasses import dataclass
@@ -94,6 +95,12 @@ def test_a_file_nobody_knows_does_not_keep_others_out(shell: Shell) -> None:
     assert [0, 0, 12] == [report["new"] for report in reports]
     assert "recognised as none" in reports[0]["refusals"][0]["reason"]
     assert str(missing) in reports[1]["refusals"][0]["reason"]
+
+
+def test_a_packed_file_that_breaks_off_at_once_is_told(shell: Shell) -> None:
+    (shell.folder / "jobs.txt.gz").write_bytes(gzip.compress((HEAD + DONE).encode())[:20])
+    [report] = shell.reports(shell.folder / "jobs.txt.gz", code=1)
+    assert "cannot be read" in report["refusals"][0]["reason"]
 
 
 def test_where_nothing_can_be_read_it_fails_and_makes_no_store(shell: Shell) -> None:

@@ -167,6 +167,19 @@ def test_any_delimiter_is_found(tmp_path: Path, delimiter: str) -> None:
     assert plain == attempts(read_text(tmp_path, "jobs.txt", (HEAD + DONE).replace("|", delimiter)))
 
 
+def test_commas_may_be_quoted(tmp_path: Path) -> None:
+    text = (HEAD + job(NodeList="n[1,2]", JobName='say "hi"')).replace("|", ",")
+    quoted = text.replace("n[1,2]", '"n[1,2]"').replace('say "hi"', '"say ""hi"""')
+    [attempt] = attempts(read_text(tmp_path, "jobs.csv", quoted))
+    assert ("n[1,2]", 'say "hi"') == (attempt.host, attempt.family)
+
+
+def test_a_report_without_lengths_says_so(tmp_path: Path) -> None:
+    found = read_text(tmp_path, "jobs.txt", "JobID|JobName|State|ExitCode\n1|a|COMPLETED|0:0\n")
+    assert (1, [Absence.UNOBSERVED]) == (found.n_read, [row.absence for row in phase(found, "service")])
+    assert "nothing to learn from" in found.notes[0]
+
+
 def test_lines_may_end_in_a_delimiter(tmp_path: Path) -> None:
     text = (HEAD + DONE + STEPS).replace("\n", "|\n")
     assert [3723.0] == [row.duration_s for row in phase(read_text(tmp_path, "jobs.txt", text), "service")]

@@ -117,13 +117,13 @@ def test_a_wrong_unit_is_suspected_and_can_be_told(tmp_path: Path) -> None:  # T
 
 
 def test_a_packed_log_that_breaks_off_keeps_what_came_before(tmp_path: Path) -> None:
-    text = "".join(line(job, ran=str(7 * job % 1009)) for job in range(1, 30_000)).encode()
+    text = "".join(line(job, ran=str(7 * job % 1009)) for job in range(1, 5_000)).encode()
     packed = gzip.compress(text)
     (tmp_path / "log.swf.gz").write_bytes(packed)
-    assert 29_999 == read(tmp_path / "log.swf.gz").n_read
+    assert 4_999 == read(tmp_path / "log.swf.gz").n_read
     (tmp_path / "log.swf.gz").write_bytes(packed[: len(packed) // 2])
     found = read(tmp_path / "log.swf.gz")
-    assert 1_000 < len(attempts(found)) < 29_999
+    assert 1_000 < len(attempts(found)) < 4_999
     assert "breaks off" in found.refused[-1].reason
 
 
