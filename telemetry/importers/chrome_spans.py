@@ -11,6 +11,8 @@ from telemetry.importers.contract import Refused
 from telemetry.importers.exact import nanoseconds
 
 BEGINS, ENDS = frozenset("BbS"), frozenset("EeF")
+SPANS = BEGINS | {"X"}
+"""Records that are a span or begin one."""
 PASSED_OVER = frozenset("stfiIRCMNODPnTpvVc(),=")
 """Flows, instants, counters, metadata, objects, samples, steps, dumps and marks: none of them has a length."""
 _ASYNC = frozenset("bSeF")

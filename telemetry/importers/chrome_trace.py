@@ -6,8 +6,8 @@ lengths must never pass for `service`. Waits of the device are `device_wait`, st
 
 Taken: an object with `traceEvents` or a bare list, also without its end, packed or not; ts and dur in us as number or text
 (`displayTimeUnit` is for display only); X, B/E, b/e and the older S/F; ids of processes and threads as number or text; stamps
-since 1970, or from a zero of their own, with `baseTimeNanoseconds` or without. A span without an end was
-last seen at the end of the trace, and is known to exceed that. Perfetto's protobuf traces are another format.
+since 1970, or from a zero of their own, with `baseTimeNanoseconds` or without. A span without an end was last seen at the end
+of the trace, and is known to exceed that. Perfetto's protobuf traces are another format.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from pydantic import ValidationError
 
 from telemetry.errors import BadField
 from telemetry.importers.cells import FAR_OFF, name, reason
-from telemetry.importers.chrome_spans import Span, Spans
+from telemetry.importers.chrome_spans import SPANS, Span, Spans
 from telemetry.importers.contract import Found, Importer, Options, Refused, row_id
 from telemetry.importers.decimals import count, unit_told
 from telemetry.importers.exact import SINCE_1970_NS
@@ -44,22 +44,20 @@ _PHASES = {
 """What each category of device records is; every other category is of the host."""
 _TELLING = ("correlation", "External id", "Ev Idx")
 """Arguments that tell two spans of one name and instant apart."""
-_FIRST = 16
-"""Records (count) that stand for a trace which has no id: a longer version of it begins with the same ones."""
 _BARE = re.compile(rb'\s*\[\s*\{[^{}]*"ph"\s*:\s*"')
 
 
 @dataclass
 class _Trace:
-    """What was gathered of a file. `about` are the members beside the list."""
+    """What was gathered of a file. `about` are the members beside the list, `first` is the first span as text."""
 
     spans: Spans
     about: dict[str, Any] = field(default_factory=dict)
-    first: list[str] = field(default_factory=list)
+    first: str | None = None
 
     @cached_property
     def identity(self) -> str:
-        """The trace's own id with the rank it is of, else a digest of how it begins."""
+        """The trace's own id with the rank it is of, else a digest of its first span, as a longer version of it has too."""
         own = self.about.get("trace_id")
         told = [self.about.get(key) for key in ("trace_id", "distributedInfo", "baseTimeNanoseconds")]
         return hashlib.blake2b(repr([told, None if own else self.first]).encode(errors="replace"), digest_size=12).hexdigest()
@@ -101,8 +99,8 @@ def _gathered(path: Path, unit: str) -> _Trace:
             if isinstance(piece, Member):
                 trace.about[piece.name] = piece.value
             elif isinstance(piece, Element):
-                if len(trace.first) < _FIRST:
-                    trace.first.append(repr(piece.value))
+                if trace.first is None and isinstance(piece.value, dict) and str(piece.value.get("ph")) in SPANS:
+                    trace.first = repr(piece.value)
                 trace.spans.take(piece.line, piece.value)
             else:
                 trace.spans.n_read += 1

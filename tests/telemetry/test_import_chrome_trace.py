@@ -203,9 +203,14 @@ def test_reading_again_gives_the_same_ids_also_in_a_longer_trace_and_twins_stay_
     first = trace(tmp_path, *twins)
     assert 3 == len({a.attempt_id for a in attempts(first)})
     assert first == trace(tmp_path, *twins)
-    many = [x(f"op {n}", ts=EPOCH_US + n) for n in range(30)]
-    short, long = trace(tmp_path, *many[:20]), trace(tmp_path, *many)
+    many = [b("M", 0), *(x(f"op {n}", ts=n) for n in range(3))]
+    short, long = trace(tmp_path, *many[:3]), trace(tmp_path, *many)
     assert {a.attempt_id for a in attempts(short)} < {a.attempt_id for a in attempts(long)}
+
+
+def test_another_trace_from_a_zero_of_its_own_is_another(tmp_path: Path) -> None:
+    one, other = (trace(tmp_path, x("main", ts=0, dur=dur), x("op", ts=7)) for dur in (100.001, 100.002))
+    assert set() == {a.attempt_id for a in attempts(one)} & {a.attempt_id for a in attempts(other)}
 
 
 def test_long_names_are_cut_and_kept_apart(tmp_path: Path) -> None:
