@@ -37,7 +37,11 @@ class Span:
 
 @dataclass
 class Spans:
-    """What was gathered of a trace. `first_ns` and `last_ns` bound all its stamps; `n_passed_over` counts what has no length."""
+    """What was gathered of a trace.
+
+    `first_ns` and `last_ns` bound all its stamps; `n_passed_over` counts what has no length; `names` are those of processes
+    (by pid and None) and of threads (by pid and tid).
+    """
 
     unit: str
     found: list[Span] = field(default_factory=list)
@@ -46,6 +50,7 @@ class Spans:
     n_passed_over: int = 0
     first_ns: int | None = None
     last_ns: int | None = None
+    names: dict[tuple[str, str | None], str] = field(default_factory=dict)
     _paired: dict[object, list[Mark]] = field(default_factory=dict)
 
     def take(self, line: int, record: object) -> None:
@@ -69,6 +74,8 @@ class Spans:
         kind = record.get("ph")
         if kind in PASSED_OVER:
             self.n_passed_over += 1
+            if kind == "M":
+                self._name(record)
             return
         if kind != "X" and kind not in BEGINS | ENDS:
             raise BadField("ph", kind, "no kind of record that is known")
@@ -80,6 +87,12 @@ class Spans:
         else:
             self._paired.setdefault(_partner(record), []).append(mark)
         self._see(mark.at_ns)
+
+    def _name(self, record: dict[str, Any]) -> None:
+        given = arguments(record).get("name")
+        if record.get("name") in {"process_name", "thread_name"} and isinstance(given, str):
+            thread = str(record.get("tid")) if record["name"] == "thread_name" else None
+            self.names[str(record.get("pid")), thread] = given
 
     def _length(self, mark: Mark) -> int | None:
         """Length of a complete span. None where it has none yet, which some write as an end of 0."""
@@ -123,10 +136,11 @@ def _partner(record: dict[str, Any]) -> object:
 
 def _joined(start: Mark, end: Mark) -> Mark:
     """The beginning with what only the end told."""
-    told = {**_arguments(end.record), **_arguments(start.record)}
+    told = {**arguments(end.record), **arguments(start.record)}
     return Mark(start.line, start.at_ns, {**end.record, **start.record, "args": told})
 
 
-def _arguments(record: dict[str, Any]) -> dict[str, Any]:
+def arguments(record: dict[str, Any]) -> dict[str, Any]:
+    """What a record tells beside its times."""
     found = record.get("args")
     return found if isinstance(found, dict) else {}

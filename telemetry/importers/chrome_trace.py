@@ -6,8 +6,9 @@ lengths must never pass for `service`. Waits of the device are `device_wait`, st
 
 Taken: an object with `traceEvents` or a bare list, also without its end, packed or not; ts and dur in us as number or text
 (`displayTimeUnit` is for display only); X, B/E, b/e and the older S/F; ids of processes and threads as number or text; stamps
-since 1970, or from a zero of their own, with `baseTimeNanoseconds` or without. A span without an end was last seen at the end
-of the trace, and is known to exceed that. Perfetto's protobuf traces are another format.
+since 1970, or from a zero of their own, with `baseTimeNanoseconds` or without. Device work is known by its category, as torch
+has it, or by a process named `/device:GPU:0` with threads named `Stream ...`, as TensorFlow and JAX have it. A span without
+an end was last seen at the end of the trace, and is known to exceed that. Perfetto's protobuf traces are another format.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from pydantic import ValidationError
 
 from telemetry.errors import BadField
 from telemetry.importers.cells import FAR_OFF, name, reason
-from telemetry.importers.chrome_spans import SPANS, Span, Spans
+from telemetry.importers.chrome_spans import SPANS, Span, Spans, arguments
 from telemetry.importers.contract import Found, Importer, Options, Refused, row_id
 from telemetry.importers.decimals import count, unit_told
 from telemetry.importers.exact import SINCE_1970_NS
@@ -41,7 +42,9 @@ _PHASES = {
     "cuda_sync": "device_wait",
     "gpu_user_annotation": "annotation",
 }
-"""What each category of device records is; every other category is of the host."""
+"""What each of the categories of a device is."""
+_DEVICE = "/device:"
+"""How a process is named that stands for a device, where records have no such category."""
 _TELLING = ("correlation", "External id", "Ev Idx")
 """Arguments that tell two spans of one name and instant apart."""
 _BARE = re.compile(rb'\s*\[\s*\{[^{}]*"ph"\s*:\s*"')
@@ -112,10 +115,9 @@ def _gathered(path: Path, unit: str) -> _Trace:
 def _rows(span: Span, trace: _Trace, host: str | None, unit: str | None, seen: Counter[str]) -> tuple[Attempt, Observation]:
     """The attempt and the observation of one span."""
     record = span.mark.record
-    told = _arguments(record)
+    told = arguments(record)
     category = str(record.get("cat") or "").split(",")[0]
-    of_device = _PHASES.get(category.lower())
-    phase = of_device or "host_span"
+    phase, device = _place(category, record, trace)
     identity = [trace.identity, category, record.get("name"), record.get("pid"), record.get("tid"), span.mark.at_ns]
     same = row_id("chrome_trace", *identity, *(told.get(key) for key in _TELLING))
     seen[same] += 1  # spans that nothing tells apart are still as many as there are
@@ -125,10 +127,10 @@ def _rows(span: Span, trace: _Trace, host: str | None, unit: str | None, seen: C
         run_id=trace.identity,
         node_id=name(record.get("name")),
         host=name(host or trace.about.get("host_name")),
-        device=name(_device(record, told, trace.about)) if of_device else None,
+        device=name(device),
         family=name(category),
         model=name(record.get("name")),
-        size_in=count(str(told.get("bytes"))) if of_device else None,
+        size_in=count(str(told.get("bytes"))) if device else None,
     )
     return attempt, _observation(attempt_id, phase, span, trace, unit)
 
@@ -156,6 +158,20 @@ def _observation(attempt_id: str, phase: str, span: Span, trace: _Trace, unit: s
     )
 
 
+def _place(category: str, record: dict[str, Any], trace: _Trace) -> tuple[str, str | None]:
+    """The phase of a span, and the device and stream it is of; None for a thread of a host."""
+    if (phase := _PHASES.get(category.lower())) is not None:
+        return phase, _device(record, arguments(record), trace.about)
+    names, pid = trace.spans.names, str(record.get("pid"))
+    process, thread = names.get((pid, None), ""), names.get((pid, str(record.get("tid"))), "")
+    if not process.startswith(_DEVICE):
+        return "host_span", None
+    device = process.removeprefix(_DEVICE)
+    if not thread.startswith("Stream"):
+        return "annotation", device  # steps, modules and operators are drawn over what the streams did
+    return "transfer" if str(record.get("name")).startswith("Memcpy") else "service", f"{device} {thread}"
+
+
 def _device(record: dict[str, Any], told: dict[str, Any], about: dict[str, Any]) -> str:
     """The device by the model and number that the trace has for it, and its stream; a wait for all of them has no stream."""
     number = told.get("device", record.get("pid"))
@@ -164,11 +180,6 @@ def _device(record: dict[str, Any], told: dict[str, Any], about: dict[str, Any])
     model = next((str(one["name"]) for one in listed if one.get("id") == number and one.get("name")), "device")
     stream = str(told.get("stream", record.get("tid")))
     return f"{model} {number}" if stream.startswith("-") else f"{model} {number} stream {stream}"
-
-
-def _arguments(record: dict[str, Any]) -> dict[str, Any]:
-    found = record.get("args")
-    return found if isinstance(found, dict) else {}
 
 
 def _notes(trace: _Trace) -> Iterator[str]:

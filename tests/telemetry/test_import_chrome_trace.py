@@ -86,6 +86,30 @@ def test_what_a_device_does_is_apart_from_what_its_host_says(tmp_path: Path) -> 
     assert {"node-1"} == {a.host for a in attempts(found)}
 
 
+def test_devices_are_known_by_the_names_of_processes_too(tmp_path: Path) -> None:
+    def names(kind: str, name: str, **place: Any) -> str:
+        return b("M", 0, kind, args={"name": name}, **place)
+
+    found = trace(
+        tmp_path,
+        json.dumps({"ph": "X", "name": "fusion", "pid": 3, "tid": 14, "ts": 1, "dur": 2}),
+        json.dumps({"ph": "X", "name": "MemcpyH2D", "pid": 3, "tid": 15, "ts": 1, "dur": 2}),
+        json.dumps({"ph": "X", "name": "jit_step", "pid": 3, "tid": 99, "ts": 1, "dur": 2}),
+        json.dumps({"ph": "X", "name": "python", "pid": 4, "tid": 14, "ts": 1, "dur": 2}),
+        names("process_name", "/device:GPU:0", pid=3),
+        names("process_name", "/host:CPU", pid=4),
+        names("thread_name", "Stream #14(Compute)", pid=3, tid=14),
+        names("thread_name", "Stream #15(MemcpyH2D)", pid=3, tid=15),
+        names("thread_name", "XLA Modules", pid=3, tid=99),
+    )
+    assert [
+        ("service", "GPU:0 Stream #14(Compute)"),
+        ("transfer", "GPU:0 Stream #15(MemcpyH2D)"),
+        ("annotation", "GPU:0"),
+        ("host_span", None),
+    ] == [(o.phase, a.device) for a, o in zip(attempts(found), observed(found), strict=True)]
+
+
 def test_begins_and_ends_pair_by_thread_and_time_whatever_their_order(tmp_path: Path) -> None:
     found = trace(
         tmp_path,
