@@ -28,11 +28,12 @@ def import_files(
     json: JsonOption = False,
 ) -> None:
     """Bring in timings recorded elsewhere; again adds nothing. Fails only if nothing could be read."""
+    from telemetry.importers.cells import name
     from telemetry.importers.contract import Options
     from telemetry.importers.decimals import unit_told
 
     unit_told(unit)
-    reports = _imported(files, format_name, Options(unit, host or None), store_path(store))
+    reports = _imported(files, format_name, Options(unit, name(host)), store_path(store))
     if json:
         print_json({"files": reports})
     else:

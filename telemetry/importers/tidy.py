@@ -258,8 +258,8 @@ def _attempt_id(record: Record, phase: str, table: _Table) -> str:
 def _amount(column: str, value: Any) -> float:
     """A number of a context."""
     given = float(decimal(column, value))
-    if given < 0 or (column == "batch" and given == 0):
-        raise BadField(column, str(value)[:80], "it can't be negative, and a batch not 0; leave it blank if it isn't known")
+    if not 0 <= given < math.inf or (column == "batch" and given == 0):
+        raise BadField(column, str(value)[:80], "a number from 0 was expected, of a batch above 0; blank where it isn't known")
     return given
 
 

@@ -140,11 +140,24 @@ def test_rows_that_cannot_be_read_are_refused_and_the_rest_is_kept(tmp_path: Pat
     rows = [
         *(line(duration_s="-1"), line(outcome="won"), line(outcome=""), line(phase=""), line(observation_id="")),
         *(line(batch="0"), line(attempt="0.5"), "a,b\n", line(duration_s="1e30"), line(), line(duration_s="0.5"), line()),
+        line(size_in="1e400"),
     ]
     found = read_text(tmp_path, "t.csv", HEAD + "".join(rows))
-    assert (12, 1) == (found.n_read, len(attempts(found)))
-    assert [*range(2, 11), 12] == [refusal.line for refusal in found.refused]
-    words = ["negative", "outcome", "outcome", "phase", "observation_id", "batch", "attempt", "2 cells", "292 years", "line 11"]
+    assert (13, 1) == (found.n_read, len(attempts(found)))
+    assert [*range(2, 11), 12, 14] == [refusal.line for refusal in found.refused]
+    words = [
+        "negative",
+        "outcome",
+        "outcome",
+        "phase",
+        "observation_id",
+        "batch",
+        "attempt",
+        "2 cells",
+        "292 years",
+        "line 11",
+        "size_in",
+    ]
     for word, refusal in zip(words, found.refused, strict=True):
         assert word in refusal.reason
 
