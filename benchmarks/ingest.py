@@ -35,7 +35,7 @@ def run() -> list[Figure]:
     ways: dict[str, Callable[[Path, list[Sent]], float]] = {
         "raw Arrow insert": raw,
         "Store.write": in_process,
-        "prepare and Store.write": prepared,
+        "read, Store.write and reply": prepared,
         "HTTP, 1 connection": lambda folder, sent: over_http(folder, sent, 1),
         "HTTP, 8 connections": lambda folder, sent: over_http(folder, sent, 8),
     }
@@ -83,7 +83,7 @@ def prepared(folder: Path, sent: Sequence[Sent]) -> float:
     """Wall time in s of all that the API does without HTTP: from a body's bytes to a reply's."""
 
     def take(store: Store, body: bytes) -> bytes:
-        given = ingest.prepare(orjson.loads(body))
+        given = ingest.read(body)
         return orjson.dumps(ingest.reply(given, store.write(given.batch)))
 
     with Store.open(folder / "s.duckdb") as store:

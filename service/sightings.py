@@ -75,9 +75,11 @@ class Sightings:
 
 def _mark(seen: Sighting, event: Event) -> None:
     """Open and close phases by one event; a phase seen to be over does not open again by an event that comes late."""
-    for name in CLOSED.get(event.kind, ()):
-        seen.phases.pop(name, None)
-        seen.closed.add(name)
+    over = CLOSED.get(event.kind, ())
+    if seen.phases:
+        for name in over:
+            seen.phases.pop(name, None)
+    seen.closed.update(over)
     for name in OPENED[event.kind]:
         if name not in seen.closed and name not in seen.phases:
             seen.phases[name] = RunningPhase(event.clock_id, event.monotonic_ns, 0.0)

@@ -5,15 +5,16 @@ A refused item never keeps the others out. The reply has one result per item, in
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from pydantic import ValidationError
+import orjson
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 from telemetry.errors import BadField, TooLarge
 from telemetry.rows import Row
-from telemetry.store.batch import Batch, Receipt, Result
+from telemetry.store.batch import Batch, Receipt
 from telemetry.tables import Attempt, Event
 from telemetry.words import EventKind
 
@@ -32,6 +33,15 @@ class Refusal:
     problem: str
 
 
+class _Body(BaseModel):
+    """A body in which nothing is wrong."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    attempts: list[Attempt] = []
+    events: list[Event] = []
+
+
 @dataclass(frozen=True)
 class Prepared:
     """A body that was read: the batch to commit, and per item either its refusal or None where it is in the batch.
@@ -42,6 +52,32 @@ class Prepared:
     batch: Batch
     attempts: tuple[Refusal | None, ...]
     events: tuple[Refusal | None, ...]
+
+
+def read(raw: bytes) -> Prepared:
+    """Read a request's body as it arrived: JSON in UTF-8, as `prepare` takes it.
+
+    Validating while parsing is twice as fast as one after the other; only a body in which something is wrong is read again,
+    item by item, to tell what. Raises BadField, TooLarge.
+    """
+    try:
+        body = _Body.model_validate_json(raw)
+    except ValidationError:
+        return prepare(_parsed(raw))
+    if len(body.attempts) + len(body.events) > MOST_ITEMS or any(event.wall_ns < _EARLIEST_WALL_NS for event in body.events):
+        return prepare(_parsed(raw))
+    rows: tuple[Row, ...] = (*body.attempts, *body.events)
+    return Prepared(Batch(rows), (None,) * len(body.attempts), (None,) * len(body.events))
+
+
+def _parsed(raw: bytes) -> dict[str, Any]:
+    try:
+        body = orjson.loads(raw)
+    except orjson.JSONDecodeError as error:
+        raise BadField("body", str(error), "send one JSON object in UTF-8, without NaN or Infinity") from error
+    if not isinstance(body, dict):
+        raise BadField("body", type(body).__name__, "send one JSON object with attempts and events")
+    return body
 
 
 def prepare(body: Mapping[str, Any]) -> Prepared:
@@ -70,18 +106,15 @@ def prepare(body: Mapping[str, Any]) -> Prepared:
 def reply(prepared: Prepared, receipt: Receipt) -> dict[str, Any]:
     """The answer to a request: the commit, and per item its id, result and problem, in the order sent."""
     results = iter(receipt.results)
-    return {
-        "commit": receipt.commit,
-        "attempts": [_told(refusal, results) for refusal in prepared.attempts],
-        "events": [_told(refusal, results) for refusal in prepared.events],
-    }
+    told = [
+        [next(results)._asdict() if refusal is None else _told(refusal) for refusal in refusals]
+        for refusals in (prepared.attempts, prepared.events)
+    ]
+    return {"commit": receipt.commit, "attempts": told[0], "events": told[1]}
 
 
-def _told(refusal: Refusal | None, results: Iterator[Result]) -> dict[str, str | None]:
-    if refusal:
-        return {"id": refusal.id, "result": "refused", "problem": refusal.problem}
-    result = next(results)
-    return {"id": result.id, "result": result.result, "problem": result.problem}
+def _told(refusal: Refusal) -> dict[str, str]:
+    return {"id": refusal.id, "result": "refused", "problem": refusal.problem}
 
 
 def _read(table: type[Attempt | Event], item: object) -> Attempt | Event | Refusal:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from telemetry.errors import BadField
 from telemetry.rows import Row
@@ -29,9 +29,9 @@ class Batch:
                 raise BadField("closes", table.table, "rows of this table are never replaced; close versioned tables only")
             if len(key) != len(table.key):
                 raise BadField("closes", key, f"the key of {table.table} is ({', '.join(table.key)})")
-        for row in self.rows:
-            if not set(row.key) <= set(type(row).model_fields):
-                raise BadField("rows", row.table, "the store writes this table itself")
+        for table in {type(row) for row in self.rows}:
+            if not set(table.key) <= set(table.model_fields):
+                raise BadField("rows", table.table, "the store writes this table itself")
 
 
 def merged(*batches: Batch | None) -> Batch:
@@ -40,8 +40,7 @@ def merged(*batches: Batch | None) -> Batch:
     return Batch(tuple(r for batch in given for r in batch.rows), tuple(c for batch in given for c in batch.closes))
 
 
-@dataclass(frozen=True)
-class Result:
+class Result(NamedTuple):
     """What became of one row. `id` is its key (parts joined by /); `problem` says what a conflict differs in."""
 
     id: str

@@ -49,6 +49,7 @@ class Writer:
         # A number once given out never goes to other rows: answers name the commit they were made as of.
         self.last_commit = max(self._mark.commit, promised.commit)
         self._committed_ns = _last_committed_ns(connection)
+        self._all_new = True
         self._subscribers: list[Subscriber] = []
         self._pending = Pending(MOST_WAITING_ROWS)
         self._thread = threading.Thread(target=self._run, name="store-writer", daemon=True)
@@ -108,7 +109,6 @@ class Writer:
         connection = self._connection or self._reconnect()
         commit = self.last_commit + 1
         try:
-            connection.execute("BEGIN")
             written = self._write(connection, batches, commit)
         except Exception as error:
             self._undo(error)
@@ -124,7 +124,19 @@ class Writer:
         return [Receipt(self.last_commit, tuple(results)) for results in written.results]
 
     def _write(self, connection: duckdb.DuckDBPyConnection, batches: tuple[Batch, ...], commit: int) -> Written:
-        written = write_group(connection, batches, commit)
+        """Begin a transaction and write the group.
+
+        Ids are mostly new, and a plain insert costs half of one that looks for known ids; the first known one starts the group
+        again. After a group with repeats the next is taken to have some too.
+        """
+        connection.execute("BEGIN")
+        try:
+            written = write_group(connection, batches, commit, all_new=self._all_new)
+        except duckdb.ConstraintException:
+            connection.execute("ROLLBACK")
+            connection.execute("BEGIN")
+            written = write_group(connection, batches, commit)
+        self._all_new = not written.known
         if written.changed:
             # A wall clock that was set back must not make commits look out of order.
             self._committed_ns = max(self._committed_ns, time.time_ns())

@@ -5,7 +5,7 @@ Rows go in by columns (Arrow), once per table and group, after duplicates within
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from operator import attrgetter
@@ -32,10 +32,14 @@ Values = tuple[Any, ...]
 
 @dataclass
 class Written:
-    """What a group did: results per batch in the order of its rows, and how many rows it added or ended."""
+    """What a group did: results per batch in the order of its rows, and how many rows it added or ended.
+
+    `known` counts rows of unversioned tables whose key was known before, or came twice.
+    """
 
     results: list[list[Result]]
     changed: int = 0
+    known: int = 0
 
 
 @dataclass
@@ -45,12 +49,21 @@ class _Share:
     steps: list[tuple[int, int | None, Values]] = field(default_factory=list)
 
 
-def write_group(connection: duckdb.DuckDBPyConnection, batches: Sequence[Batch], commit: int) -> Written:
-    """Write all rows and closings of `batches` as known from `commit`, within a transaction the caller opened."""
+def write_group(
+    connection: duckdb.DuckDBPyConnection, batches: Sequence[Batch], commit: int, *, all_new: bool = False
+) -> Written:
+    """Write all rows and closings of `batches` as known from `commit`, within a transaction the caller opened.
+
+    Where `all_new` is said of the keys of unversioned rows, they are not looked up, and the engine's ConstraintException tells
+    that one of them was known.
+    """
     written = Written([[Result("", "new")] * len(batch.rows) for batch in batches])
     for table, share in _by_table(batches).items():
-        write = _replace_versions if table.versioned else _keep_first
-        changed, results = write(connection, table, share, commit)
+        if table.versioned:
+            changed, results = _replace_versions(connection, table, share, commit)
+        else:
+            changed, results = _keep_first(connection, table, share, commit, all_new=all_new)
+            written.known += len(results) - changed
         written.changed += changed
         for (number, position, _), result in zip(share.steps, results, strict=True):
             if position is not None:
@@ -62,32 +75,41 @@ def _by_table(batches: Sequence[Batch]) -> dict[type[Row], _Share]:
     """The group cut by table; within a batch closings come before rows."""
     shares: dict[type[Row], _Share] = {}
     for number, batch in enumerate(batches):
-        for table, key in batch.closes:
-            shares.setdefault(table, _Share()).steps.append((number, None, key))
+        for closed, key in batch.closes:
+            shares.setdefault(closed, _Share()).steps.append((number, None, key))
+        table: type[Row] | None = None
         for position, row in enumerate(batch.rows):
-            table = type(row)
-            shares.setdefault(table, _Share()).steps.append((number, position, _values(table)(row)))
+            if type(row) is not table:
+                table = type(row)
+                steps, values = shares.setdefault(table, _Share()).steps, _values(table)
+            steps.append((number, position, values(row)))
     return shares
 
 
-def _keep_first(connection: duckdb.DuckDBPyConnection, table: type[Row], share: _Share, commit: int) -> tuple[int, list[Result]]:
+def _keep_first(
+    connection: duckdb.DuckDBPyConnection, table: type[Row], share: _Share, commit: int, *, all_new: bool
+) -> tuple[int, list[Result]]:
     """Rows written once: the first under a key stays, whatever comes later is compared with it."""
     rows = [values for _, _, values in share.steps]
     keys = [*map(_key(table), rows)]
     kept: dict[Key, Values] = {}
     for key, values in zip(keys, rows, strict=True):
         kept.setdefault(key, values)
-    fresh = _insert(connection, table, kept.values(), commit)
-    if len(fresh) < len(kept):
-        kept |= _stored(connection, table, [key for key in kept if key not in fresh], "true")
-    results, unclaimed = [], set(fresh)
+    if all_new:
+        _insert(connection, table, kept.values(), commit)
+        unclaimed = set(kept)
+    else:
+        unclaimed = _insert_unknown(connection, table, kept.values(), commit)
+        if len(unclaimed) < len(kept):
+            kept |= _stored(connection, table, [key for key in kept if key not in unclaimed], "true")
+    added, results = len(unclaimed), []
     for key, values in zip(keys, rows, strict=True):
         if key in unclaimed:
             unclaimed.remove(key)
             results.append(Result(_id(key), "new"))
         else:
             results.append(_compared(table, key, kept[key], values))
-    return len(fresh), results
+    return added, results
 
 
 def _replace_versions(
@@ -110,23 +132,34 @@ def _replace_versions(
         results.append(Result(_id(key), "new"))
     ended = [key for key in final if key in standing]
     _end(connection, table, ended, commit)
-    fresh = _insert(connection, table, [values for values in final.values() if values is not None], commit)
+    fresh = [values for values in final.values() if values is not None]
+    _insert(connection, table, fresh, commit)
     return len(ended) + len(fresh), results
 
 
-def _insert(connection: duckdb.DuckDBPyConnection, table: type[Row], rows: Iterable[Values], commit: int) -> set[Key]:
+def _insert(connection: duckdb.DuckDBPyConnection, table: type[Row], rows: Collection[Values], commit: int) -> None:
+    """Add rows, all known from `commit`; ConstraintException where a key is taken."""
+    if rows:
+        _with_incoming(connection, _columns(table, rows), _insertion(table, commit))
+
+
+def _insert_unknown(connection: duckdb.DuckDBPyConnection, table: type[Row], rows: Collection[Values], commit: int) -> set[Key]:
     """Add rows, all known from `commit`; returns the keys of those that were not there yet."""
-    rows = list(rows)
     if not rows:
         return set()
-    own = table.columns()[: len(table.model_fields)]
-    columns = [pa.array(values, _ARROW[c.sql]) for c, values in zip(own, zip(*rows, strict=True), strict=True)]
-    names = ", ".join(f'"{c.name}"' for c in own)
-    statement = (
-        f"INSERT INTO {table.table} ({names}, known_from) SELECT {names}, {commit:d} FROM incoming "  # noqa: S608
-        f"ON CONFLICT DO NOTHING RETURNING {', '.join(table.key)}"
-    )
-    return set(_with_incoming(connection, pa.table(columns, names=[c.name for c in own]), statement))
+    statement = f"{_insertion(table, commit)} ON CONFLICT DO NOTHING RETURNING {', '.join(table.key)}"
+    return set(_with_incoming(connection, _columns(table, rows), statement))
+
+
+def _insertion(table: type[Row], commit: int) -> str:
+    names = ", ".join(f'"{name}"' for name in table.model_fields)
+    return f"INSERT INTO {table.table} ({names}, known_from) SELECT {names}, {commit:d} FROM incoming"  # noqa: S608  our own names
+
+
+def _columns(table: type[Row], rows: Iterable[Values]) -> pa.Table:
+    kinds = _kinds(table)
+    columns = [pa.array(values, kind) for kind, values in zip(kinds.values(), zip(*rows, strict=True), strict=True)]
+    return pa.table(columns, names=list(kinds))
 
 
 def _stored(connection: duckdb.DuckDBPyConnection, table: type[Row], keys: Iterable[Key], which: str) -> Mapping[Key, Values]:
@@ -155,9 +188,9 @@ def _with_incoming(connection: duckdb.DuckDBPyConnection, incoming: pa.Table, sq
 
 
 def _key_columns(table: type[Row], keys: Iterable[Key]) -> pa.Table:
-    kinds = [_ARROW[c.sql] for c in table.columns() if c.name in table.key]
     columns = list(zip(*keys, strict=True)) or [()] * len(table.key)
-    return pa.table([pa.array(values, kind) for values, kind in zip(columns, kinds, strict=True)], names=list(table.key))
+    arrays = [pa.array(values, _kinds(table)[name]) for values, name in zip(columns, table.key, strict=True)]
+    return pa.table(arrays, names=list(table.key))
 
 
 @cache
@@ -166,14 +199,23 @@ def _values(table: type[Row]) -> attrgetter[Values]:
 
 
 @cache
+def _kinds(table: type[Row]) -> dict[str, pa.DataType]:
+    """Arrow types of a table's own columns, by name in order."""
+    return {column.name: _ARROW[column.sql] for column in table.columns()[: len(table.model_fields)]}
+
+
+@cache
 def _key(table: type[Row]) -> Callable[[Values], Key]:
     """Function from a row's values to its key."""
     places = [list(table.model_fields).index(name) for name in table.key]
+    if len(places) == 1:
+        [place] = places
+        return lambda values: (values[place],)
     return lambda values: tuple([values[place] for place in places])
 
 
 def _id(key: Key) -> str:
-    return "/".join(map(str, key))
+    return str(key[0]) if len(key) == 1 else "/".join(map(str, key))
 
 
 def _compared(table: type[Row], key: Key, kept: Values, given: Values) -> Result:

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from telemetry.errors import BadField, TooLarge
-from telemetry.ingest import MOST_ITEMS, prepare, reply
+from telemetry.ingest import MOST_ITEMS, prepare, read, reply
 from telemetry.store.batch import Receipt, Result
 from telemetry.tables import Attempt, Event
 from telemetry.words import EventKind
@@ -116,3 +116,49 @@ def test_whatever_is_sent_as_an_item_gets_one_result(item: object) -> None:
     answer = reply(prepare({"events": [item, GOOD]}), Receipt(1, (Result("e1", "new"),)))
     assert ["refused", "new"] == [result["result"] for result in answer["events"]]
     assert json.dumps(answer, allow_nan=False)
+
+
+def sent(**changed: Any) -> str:
+    return json.dumps({"events": [GOOD | changed, GOOD | {"event_id": "e2"}], "attempts": [{"attempt_id": "a1", "batch": 4}]})
+
+
+BODIES = [
+    "{}",
+    '{"events": [], "attempts": []}',
+    sent(),
+    sent(monotonic_ns=2**63 - 1, device_elapsed_s=0.1 + 0.2, launch_only=True, tokens=None),
+    sent(monotonic_ns=2**63),
+    sent(wall_ns=str(NOW_NS)),
+    sent(wall_ns=float(2**60)),
+    sent(wall_ns=1.5),
+    sent(wall_ns=1_780_000_000_123),
+    sent(launch_only="yes"),
+    sent(device_elapsed_s=10**30),
+    sent(device_elapsed_s="0.5"),
+    sent(source="\u00fc\u2028 \U0001f600"),
+    sent(source=""),
+    sent(kind="went"),
+    sent(unknown=1),
+    sent(attributes={"nested": [1]}),
+    '{"events": [7, null, "e", [], {}]}',
+    sent().replace('"event_id": "e1"', '"event_id": "e1", "event_id": "again"'),
+]
+WRONG = ["", "[]", "7", "null", '{"events": {}}', '{"events": null}', '{"spans": []}', '{"events": [}', "[" * 100_000]
+WRONG += ['{"events": [{"device_elapsed_s": NaN}]}', '{"events": [{"source": "\\ud800"}]}', '{"events": 1e999}']
+
+
+@pytest.mark.parametrize("body", BODIES)
+def test_a_body_read_in_one_go_says_what_it_says_item_by_item(body: str) -> None:
+    assert prepare(json.loads(body)) == read(body.encode())
+
+
+@pytest.mark.parametrize("body", [*(text.encode() for text in WRONG), b'{"events": ["\xff"]}'])
+def test_a_body_that_is_none_is_refused_as_a_whole(body: bytes) -> None:  # H01
+    with pytest.raises(BadField):
+        read(body)
+
+
+def test_a_body_past_the_bound_is_refused_as_a_whole_however_good() -> None:  # H08
+    many = json.dumps({"events": [GOOD] * (MOST_ITEMS + 1)}).encode()
+    with pytest.raises(TooLarge):
+        read(many)

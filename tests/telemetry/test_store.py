@@ -88,6 +88,28 @@ def test_one_batch_with_an_id_twice_stores_it_once(store: Store) -> None:  # D11
     assert [(1,)] == stored(store, "SELECT count(*) FROM events")
 
 
+def test_a_known_id_among_new_ones_starts_its_group_again_and_loses_nobody(store: Store) -> None:
+    store.write(Batch((event("e1"), Attempt(attempt_id="a0"))))
+    go = held_back(store)
+    batches = [Batch((event("e2"), Attempt(attempt_id="a1"))), Batch((event("e1"), Attempt(attempt_id="a2"), observation(1.0)))]
+    futures = [store.submit(batch) for batch in batches]
+    go.set()
+    told = [[result.result for result in future.result(30).results] for future in futures]
+    assert [["new", "new"], ["repeat", "new", "new"]] == told
+    assert {3} == {future.result().commit for future in futures}
+    assert [("e1", 1), ("e2", 3)] == stored(store, "SELECT event_id, known_from FROM events ORDER BY 1")
+    assert [(1,)] == stored(store, "SELECT count(*) FROM observations")
+
+
+def test_repeats_and_new_ids_in_turn_are_told_apart_every_time(store: Store) -> None:
+    for n in range(1, 4):
+        assert ["new", "new"] == [r.result for r in store.write(Batch((event(f"a{n}"), event(f"b{n}")))).results]
+        again = Batch((event(f"a{n}"), event(f"c{n}"), event(f"b{n}", source="other")))
+        assert ["repeat", "new", "conflict"] == [r.result for r in store.write(again).results]
+        assert ["repeat", "repeat", "conflict"] == [r.result for r in store.write(again).results]
+    assert [(9,)] == stored(store, "SELECT count(*) FROM events")
+
+
 def test_ten_clients_posting_one_id_at_once_store_it_once_and_all_succeed(store: Store) -> None:  # D11
     with ThreadPoolExecutor(10) as clients:
         receipts = list(clients.map(lambda _: store.write(Batch((event("e1"), event("e2")))), range(10)))

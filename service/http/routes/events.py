@@ -14,7 +14,6 @@ from service.http.openapi import takes
 from service.http.running import running
 from service.schemas import IngestOut, IngestRequest
 from telemetry import ingest
-from telemetry.errors import BadField
 
 router = APIRouter(prefix="/v1", tags=["events"])
 EXAMPLE: dict[str, Any] = {
@@ -47,13 +46,7 @@ async def post_events(request: Request) -> Response:
     """Commit a batch. Each item gets a result of its own; a bad item never spoils the others."""
     at = running(request)
     raw = await body_of(request, at.settings.body_limit_bytes)
-    try:
-        body = orjson.loads(raw)
-    except orjson.JSONDecodeError as error:
-        raise BadField("body", str(error), "send one JSON object in UTF-8, without NaN or Infinity") from error
-    if not isinstance(body, dict):
-        raise BadField("body", type(body).__name__, "send one JSON object with attempts and events")
-    prepared = ingest.prepare(body)
+    prepared = ingest.read(raw)
     receipt = await asyncio.wrap_future(at.store.submit(prepared.batch))
     told = zip(prepared.batch.rows, receipt.results, strict=True)
     at.lineup.sightings.note(receipt.commit, [row for row, result in told if result.result == "new"])
