@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 
-from benchmarks.measured import Figure, figure, seconds
+from benchmarks.measured import Figure, figure
 from telemetry.recorder.marks import Recorder
 from telemetry.words import EventKind
 
@@ -20,26 +20,33 @@ ROUNDS, MARKS, THREADS = 7, 10_000, 4
 
 
 def run() -> list[Figure]:
-    """Microseconds per mark; beside computing threads the processor time of the marking thread, since it must share."""
-    alone, together, beside = [], [], []
+    """Microseconds of processor time per mark; where four threads mark also of wall time, with their waiting for each other."""
+    alone, together, wall, beside = list[float](), list[float](), list[float](), list[float]()
     with TemporaryDirectory() as folder:
         recorder = Recorder(Path(folder) / "spool")
         for _ in range(ROUNDS):
-            alone.append(seconds(lambda: _mark(recorder)) / MARKS * 1e6)
+            alone.append(_us_per_mark(time.thread_time, recorder))
             with ThreadPoolExecutor(THREADS) as threads:
-                wall_s = seconds(lambda: list(threads.map(lambda _: _mark(recorder), range(THREADS))))
-            together.append(wall_s / (THREADS * MARKS) * 1e6)
+                started, used = time.perf_counter(), time.process_time()
+                list(threads.map(lambda _: _mark(recorder), range(THREADS)))
+                together.append((time.process_time() - used) / (THREADS * MARKS) * 1e6)
+                wall.append((time.perf_counter() - started) / (THREADS * MARKS) * 1e6)
             with _computing():
-                started = time.thread_time()
-                _mark(recorder)
-                beside.append((time.thread_time() - started) / MARKS * 1e6)
+                beside.append(_us_per_mark(time.thread_time, recorder))
         recorder.close()
     return [
         figure("recorder: one mark, one thread", alone, "us", "5"),
         figure("recorder: one mark, four threads marking", together, "us", "5"),
-        figure("recorder: one mark, four threads computing (processor time)", beside, "us", "5"),
+        figure("recorder: one mark, four threads marking, wall time", wall, "us"),
+        figure("recorder: one mark, four threads computing", beside, "us", "5"),
         figure("recorder: four threads marking / one", [a / b for a, b in zip(together, alone, strict=True)], "x"),
     ]
+
+
+def _us_per_mark(clock: Callable[[], float], recorder: Recorder) -> float:
+    started = clock()
+    _mark(recorder)
+    return (clock() - started) / MARKS * 1e6
 
 
 def _mark(recorder: Recorder) -> None:
