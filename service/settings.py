@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import ipaddress
 import os
+import socket
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from telemetry.errors import BadField
@@ -17,7 +18,8 @@ class Settings:
 
     `body_limit_bytes` (`question_limit_bytes` where questions are asked) and `batch_limit` bound a request; `tick_s` is the
     pause between two rounds of upkeep; `refit_outcomes` and `refit_share` say after how many new outcomes (at least, and as a
-    share of all) a refit is due.
+    share of all) a refit is due. Every `sample_s` seconds this machine's resources are sampled as those of `sample_host`; 0 is
+    never.
     """
 
     store: Path
@@ -29,6 +31,8 @@ class Settings:
     tick_s: float = 0.05
     refit_outcomes: int = 50
     refit_share: float = 0.1
+    sample_s: float = 0.0
+    sample_host: str = field(default_factory=socket.gethostname)
 
     def __post_init__(self) -> None:
         """Refuse an address that others can reach: tokens for that do not exist yet."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import socket
 from pathlib import Path
 from typing import Annotated
 
@@ -15,6 +16,13 @@ def serve(
     store: StoreOption = None,
     host: Annotated[str, typer.Option(help="Address to serve on; only loopback addresses are served.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0 picks a free one.")] = 8787,
+    sample: Annotated[
+        float,
+        typer.Option(min=0.0, help="Seconds between samples of this machine's resources; 0 takes none. Sleeping GPUs sleep on."),
+    ] = 0.0,
+    sample_host: Annotated[
+        str | None, typer.Option(help="Name of this machine in those samples; its host name by default.")
+    ] = None,
 ) -> None:
     """Serve the API, and own the store while it runs."""
     from service.http.app import serve as run
@@ -23,7 +31,8 @@ def serve(
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     path = store_path(store)
     path.parent.mkdir(parents=True, exist_ok=True)
-    run(Settings(store=path, host=host, port=port), lambda url: typer.echo(f"Phasecast serves {path} at {url}"))
+    settings = Settings(store=path, host=host, port=port, sample_s=sample, sample_host=sample_host or socket.gethostname())
+    run(settings, lambda url: typer.echo(f"Phasecast serves {path} at {url}"))
 
 
 def snapshot(

@@ -19,10 +19,12 @@ from service.http.limits import LoopbackHosts
 from service.http.routes import answers, events, health, hosts, overview, page, plans, reports, traces
 from service.http.running import Running
 from service.lineup import Lineup
+from service.sampling import Sampling
 from service.settings import Settings
 from service.upkeep import Upkeep
 from telemetry.errors import BadField
 from telemetry.recorder.ids import clock_id
+from telemetry.sampler import Sampler
 from telemetry.store.file import Store
 from telemetry.store.lock import held_by, holder
 
@@ -37,10 +39,15 @@ def create_app(settings: Settings, store: Store) -> FastAPI:
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
         upkeep = Upkeep(store, lineup, settings)
+        sampling = Sampling(store, Sampler(settings.sample_host), settings.sample_s) if settings.sample_s > 0 else None
         upkeep.start()
+        if sampling is not None:
+            sampling.start()
         try:
             yield
         finally:
+            if sampling is not None:
+                sampling.stop()
             upkeep.stop()
 
     app = FastAPI(title="Phasecast", version="0.1.0", lifespan=lifespan, docs_url=None, redoc_url=None)
