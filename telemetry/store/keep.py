@@ -159,9 +159,10 @@ def _note(connection: duckdb.DuckDBPyConnection, cutoff: int, removed: Mapping[s
     noted: dict[str, Any] = json.loads(found[0]) if found else {"events_after": 0, "complete_from": 0, "removed": {}}
     [(complete_from,)] = connection.execute(f"SELECT least($cutoff, {_FITTED})", {"cutoff": cutoff}).fetchall()
     total = {name: noted["removed"].get(name, 0) + removed.get(name, 0) for name in {*noted["removed"], *removed}}
+    versions_went = bool(removed.keys() & {"observations", "quarantine"})
     value = {
         "events_after": max(cutoff, noted["events_after"]),
-        "complete_from": max(complete_from, noted["complete_from"]),
+        "complete_from": max(complete_from if versions_went else 0, noted["complete_from"]),
         "removed": dict(sorted(total.items())),
     }
     migrations.stamp(connection, RETENTION_NAME, json.dumps(value))

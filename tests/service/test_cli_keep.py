@@ -5,19 +5,23 @@ from __future__ import annotations
 import json
 import shutil
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
 
+from predictors.contexts import Context
 from predictors.synthetic import Run, runs
 from service.cli import keep as commands
+from service.engine import Asking, Question, ask
 from service.lineup import Lineup
 from service.replay import replay
 from service.settings import Settings
 from service.upkeep import Upkeep
 from telemetry import asof
 from telemetry.errors import BadField
+from telemetry.recorder.ids import uuid7
 from telemetry.store import keep
 from telemetry.store.batch import Batch
 from telemetry.store.file import Store
@@ -93,6 +97,34 @@ def test_compact_says_what_it_removed(store: Path) -> None:
     for part in ("bytes before", "removed from events", "rows"):
         assert part in told.out
     assert json.loads(phasecast("compact", "--store", store, "--json").out)["removed"] == {}
+
+
+def ask_something(alive: Living, n: int) -> None:
+    """Have this many answers given and kept."""
+    questions = [Question("service", Context(host="north", size_in=float(size))) for size in range(16, 16 + n)]
+    asking = Asking((0.5, 0.9), uuid7(), tuple(uuid7() for _ in questions), time.time_ns())
+    alive.lineup.ledger.extend(a.row for a in ask(alive.lineup.serving, questions, asking) if a.row is not None)
+    alive.upkeep.tick()
+
+
+def test_answers_of_fits_from_before_what_was_removed_are_counted_and_all_others_come_out_again(tmp_path: Path) -> None:
+    alive = living(tmp_path / "s.duckdb")
+    for part, n in ((MADE[:20], 3), (MADE[20:35], 4), (MADE[35:], 5)):
+        for low, high in ((0, 5), (5, None)):  # first they run, then they are over
+            alive.send([replace(run, events=run.events[low:high]) for run in part])
+            alive.settle()
+        ask_something(alive, n)
+    end(alive)
+    with open_reader(alive.store.path) as reader:
+        fits = [row.fit_commit for row in asof.models(reader, 2**62)]
+        whole = replay(reader, 2**62)
+    assert (12, 0, True) == (whole.answers, whole.beyond, whole.identical)
+    assert "observations" in keep.compact(alive.store.path, now_ns=time.time_ns() + 10**9, max_age_s=0).removed
+    with open_reader(alive.store.path) as reader:
+        assert fits[0] == asof.complete_from(reader)
+        found = replay(reader, 2**62)
+    assert (12, True) == (found.answers + found.beyond, found.identical)
+    assert 0 < found.beyond < 12
 
 
 def closed(alive: Living) -> list[Run]:
