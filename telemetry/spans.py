@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -65,6 +65,11 @@ class Record:
         return found
 
     @cached_property
+    def transfers(self) -> list[Span]:
+        """One span per stage index that was reported."""
+        return _stage_spans(PHASES["transfer"], self)
+
+    @cached_property
     def stop(self) -> Stop | None:
         """The earliest interruption, if any. Without a terminal event that is a request for cancellation."""
         request = self.first(_K.CANCEL_REQUESTED)
@@ -92,9 +97,9 @@ class Record:
         return self.place[one.event_id] < self.place[other.event_id]
 
 
-def _first_mark(events: Iterable[Event]) -> Event | None:
+def _first_mark(events: Sequence[Event]) -> Event | None:
     """The first of some events of one kind; one that ends a launch only counts where there is no other."""
-    return min(events, key=lambda event: event.launch_only, default=None)
+    return next((event for event in events if not event.launch_only), events[0] if events else None)
 
 
 def in_time_order(events: Iterable[Event]) -> tuple[Event, ...]:
@@ -125,7 +130,7 @@ def spans_of(phase: Phase, record: Record) -> list[Span]:
     if phase.name == "queue":
         return _queue_spans(phase, record)
     if phase.repeats:
-        return _stage_spans(phase, record)
+        return record.transfers
     if phase.name == "warmup":
         return [Span(phase, 0, _warmup_start(record, end), end)]
     if phase.name == "owner_wait":
@@ -160,7 +165,7 @@ def _queue_spans(phase: Phase, record: Record) -> list[Span]:
 
 
 def _stage_spans(phase: Phase, record: Record) -> list[Span]:
-    """One span per stage index that was reported."""
+    """The spans of a phase that repeats, in order of their stage."""
     found: dict[int, dict[EventKind, list[Event]]] = {}
     for event in record.events:
         if event.kind in (*phase.starts, *phase.ends):
@@ -176,7 +181,7 @@ def _completion_end(record: Record) -> Event | None:
     computed = record.first(_K.COMPUTE_FINISH)
     if computed is None:
         return None
-    ends = [stage.end for stage in _stage_spans(PHASES["transfer"], record) if _is_output(stage, computed, record)]
+    ends = [stage.end for stage in record.transfers if _is_output(stage, computed, record)]
     if any(end is None for end in ends):
         return None
     return max((computed, *(end for end in ends if end is not None)), key=lambda event: record.place[event.event_id])
@@ -208,10 +213,9 @@ def _warmup_start(record: Record, end: Event | None) -> Event | None:
     Where its end was not seen, it was over when the attempt was ready: transfers after that carry something else.
     """
     over = end or record.first(_K.READY, _K.COMPUTE_START, _K.COMPUTE_FINISH)
-    stages = _stage_spans(PHASES["transfer"], record)
-    if over is None and any(stage.end is None for stage in stages):
+    if over is None and any(stage.end is None for stage in record.transfers):
         return None
-    finishes = [stage.end for stage in stages if stage.end is not None]
+    finishes = [stage.end for stage in record.transfers if stage.end is not None]
     in_time = [finish for finish in finishes if over is None or record.before(finish, over)]
     if in_time:
         return max(in_time, key=lambda finish: record.place[finish.event_id])
