@@ -59,7 +59,7 @@ def observations(n: int, seed: int = 1) -> pa.Table:
         "host": pa.array([f"host-{i}" for i in range(50)]).take(pa.array(host)),
         "family": pa.array([f"family-{i}" for i in range(20)]).take(pa.array(family)),
         "batch": batch,
-        "size_in": 2.0 ** rng.integers(10, size=n),
+        "size_in": 2.0 ** (configuration // 7 % 10),
         "attempt_id": pa.array(np.arange(n) // 2).cast(pa.string()),
         "phase": pa.array(["setup", "service"]).take(pa.array(np.arange(n) % 2)),
         "entry_s": np.zeros(n),
