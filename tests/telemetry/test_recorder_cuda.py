@@ -108,6 +108,8 @@ def test_a_length_is_never_asked_of_an_event_that_is_not_passed(recorder: Record
     timer.poll()
     assert not timer.drain(timeout_s=0.01)
     assert (0, "running") == (timer.given_up, row(tmp_path).ended)
+    device.finish()
+    assert timer.drain(timeout_s=10)
 
 
 def test_an_end_that_does_not_come_in_time_leaves_the_phase_open(
