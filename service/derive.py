@@ -16,7 +16,7 @@ from telemetry.rows import Row
 from telemetry.store.batch import Batch
 from telemetry.store.reader import Reader
 from telemetry.tables import Attempt, Event, Observation, Quarantine, StateRow
-from telemetry.timelines import observe
+from telemetry.timelines import OBSERVED, observe
 from telemetry.words import PHASES, Ended
 
 DERIVED_TO = "derived_to"
@@ -66,7 +66,7 @@ def derive(reader: Reader, ids: Sequence[str], upto: int) -> Derived:
             continue  # its observations were imported, or their events removed: the events there are can't make them again
         timeline = observe(attempts.get(attempt_id), events[attempt_id])
         # Phases of other names come from importers only, and no event can take them back.
-        mine = {key: row for key, row in standing.items() if row.attempt_id == attempt_id and row.phase in PHASES}
+        mine = {key: row for key, row in standing.items() if row.attempt_id == attempt_id and row.phase in OBSERVED}
         kept = {key: row for key, row in held.items() if row.attempt_id == attempt_id}
         known = {row.observation_id: row for row in timeline.observations}
         # An attempt record that came after its events changes the context of versions already known: they are written again.

@@ -38,6 +38,8 @@ _SPINE = (
 )
 _BESIDE_TRANSFERS = frozenset({_K.COMPUTE_START, _K.COMPUTE_FINISH})
 _SHARING_ENDS = frozenset({"completion", LAUNCH.name})
+OBSERVED = frozenset({*PHASES, LAUNCH.name})
+"""Names of phases that events can make observations of; those of any other name were imported."""
 
 
 @dataclass(frozen=True, slots=True)

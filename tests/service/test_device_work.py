@@ -1,4 +1,4 @@
-"""Completion that seems over when computing ends and runs on with an output transfer: answers follow it to its end."""
+"""Device work through a living service: completions that run on with an output transfer, and launches."""
 
 from __future__ import annotations
 
@@ -91,3 +91,15 @@ def test_a_completion_runs_while_its_output_is_on_the_way(asked: Living) -> None
     assert {"completion", "transfer"} <= set(asked.lineup.running[NAME].phases)
     sent(asked, OUT, after("resource_released", OUT_S + 0.1))
     assert NAME not in asked.lineup.running
+
+
+def test_a_launch_stands_once_however_often_its_attempt_is_looked_at(living: Living) -> None:
+    launched = after("compute_finish", 0.0).model_copy(update={"launch_only": True})
+    for late_s, batch in enumerate([[*COMPUTED[:-1], launched], [], []]):
+        living.store.write(Batch((*batch, after("heartbeat", late_s).model_copy(update={"event_id": f"beat-{late_s}"}))))
+        living.settle()
+    with living.store.reader() as reader:
+        standing = reader.rows(
+            "SELECT phase, absence FROM observations WHERE phase IN ('launch', 'service') AND known_until IS NULL"
+        )
+    assert [("launch", None), ("service", "launch_only")] == sorted(standing)
