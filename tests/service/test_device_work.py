@@ -9,6 +9,7 @@ import pytest
 
 from predictors.contexts import Context
 from predictors.synthetic import World, runs
+from service.derive import derive
 from service.engine import Asking, Question, ask
 from service.plan_questions import ChanceQuestion
 from service.planning import ask_chances
@@ -93,13 +94,12 @@ def test_a_completion_runs_while_its_output_is_on_the_way(asked: Living) -> None
     assert NAME not in asked.lineup.running
 
 
-def test_a_launch_stands_once_however_often_its_attempt_is_looked_at(living: Living) -> None:
+def test_a_launch_is_observed_once_however_often_its_attempt_is_looked_at(living: Living) -> None:
     launched = after("compute_finish", 0.0).model_copy(update={"launch_only": True})
-    for late_s, batch in enumerate([[*COMPUTED[:-1], launched], [], []]):
-        living.store.write(Batch((*batch, after("heartbeat", late_s).model_copy(update={"event_id": f"beat-{late_s}"}))))
-        living.settle()
+    living.store.write(Batch((*COMPUTED[:-1], launched)))
+    living.settle()
     with living.store.reader() as reader:
-        standing = reader.rows(
-            "SELECT phase, absence FROM observations WHERE phase IN ('launch', 'service') AND known_until IS NULL"
-        )
-    assert [("launch", None), ("service", "launch_only")] == sorted(standing)
+        standing = asof.standing(reader, [NAME], living.store.last_commit)
+        again = derive(reader, [NAME], living.store.last_commit)
+    assert (None, "launch_only") == (standing[f"{NAME}/launch/0"].absence, standing[f"{NAME}/service/0"].absence)
+    assert (None, []) == (again.batch, again.ended)
