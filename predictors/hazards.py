@@ -48,6 +48,10 @@ class HierarchicalHazards:
         """Phases with a known outcome, sorted."""
         return tuple(sorted(phase for phase in self.strata if self.knows(phase)))
 
+    def outcomes(self, phase: str) -> int:
+        """How many completed outcomes of the phase are known, whatever their context."""
+        return self.strata[phase].nodes[phase].n if self.knows(phase) else 0
+
     def predict(self, contexts: Sequence[Context], phases: Sequence[str]) -> GridHazard:
         """Time given completion of each pair, in s; NoEvidence names phases without a known outcome."""
         missing = sorted({phase for phase in phases if not self.knows(phase)})

@@ -51,6 +51,9 @@ class Model(Protocol):
     def knows(self, phase: str) -> bool:
         """Whether any outcome of the phase is known."""
 
+    def outcomes(self, phase: str) -> int:
+        """How many completed outcomes of the phase are known, whatever their context."""
+
     def predict(self, contexts: Sequence[Context], phases: Sequence[str]) -> Distribution:
         """Time given completion of each pair, in s; NoEvidence names phases without a known outcome."""
 

@@ -59,7 +59,7 @@ def load(path: Path, sha256: str) -> HierarchicalHazards:
     try:
         content = path.read_bytes()
     except OSError as error:
-        raise DamagedStore("model file", str(error), "fit again: phasecast fit") from error
+        raise DamagedStore("model file", str(error), "start `phasecast serve` on the store: it fits again") from error
     found = hashlib.sha256(content).hexdigest()
     if found != sha256:
         raise DamagedStore("model file", f"{path.name} with SHA-256 {found}", f"restore the file with {sha256}, or fit again")

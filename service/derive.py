@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 import orjson
 
@@ -17,9 +17,10 @@ from telemetry.store.batch import Batch
 from telemetry.store.reader import Reader
 from telemetry.tables import Attempt, Event, Observation, Quarantine, StateRow
 from telemetry.timelines import OBSERVED, observe
-from telemetry.words import PHASES, Ended
+from telemetry.words import AFTERMATH, PHASES, Ended
 
 DERIVED_TO = "derived_to"
+V = TypeVar("V", Observation, Quarantine)
 
 
 @dataclass
@@ -58,6 +59,7 @@ def derive(reader: Reader, ids: Sequence[str], upto: int) -> Derived:
     attempts, events = asof.attempts(reader, ids, upto), asof.events(reader, ids, upto)
     outdated, settled = asof.outdated(reader, ids, upto), asof.settled(reader, ids, upto)
     standing, held = asof.standing(reader, ids, upto), asof.quarantined(reader, ids, upto)
+    observed, held_back = _by_attempt(standing), _by_attempt(held)
     done = Derived()
     rows: list[Row] = []
     closes: list[tuple[type[Row], tuple[Any, ...]]] = []
@@ -66,8 +68,8 @@ def derive(reader: Reader, ids: Sequence[str], upto: int) -> Derived:
             continue  # its observations were imported, or their events removed: the events there are can't make them again
         timeline = observe(attempts.get(attempt_id), events[attempt_id])
         # Phases of other names come from importers only, and no event can take them back.
-        mine = {key: row for key, row in standing.items() if row.attempt_id == attempt_id and row.phase in OBSERVED}
-        kept = {key: row for key, row in held.items() if row.attempt_id == attempt_id}
+        mine = {key: row for key, row in observed.get(attempt_id, {}).items() if row.phase in OBSERVED}
+        kept = held_back.get(attempt_id, {})
         known = {row.observation_id: row for row in timeline.observations}
         # An attempt record that came after its events changes the context of versions already known: they are written again.
         served = mine.get(f"{attempt_id}/service/0")
@@ -82,6 +84,14 @@ def derive(reader: Reader, ids: Sequence[str], upto: int) -> Derived:
         closes.append((StateRow, (DERIVED_TO,)))
         done.batch = Batch(tuple(rows), tuple(closes))
     return done
+
+
+def _by_attempt(rows: Mapping[str, V]) -> dict[str, dict[str, V]]:
+    """Versions grouped by their attempt: each attempt then looks at its own only."""
+    grouped: dict[str, dict[str, V]] = {}
+    for key, row in rows.items():
+        grouped.setdefault(row.attempt_id, {})[key] = row
+    return grouped
 
 
 def _replace(
@@ -100,10 +110,10 @@ def _replace(
 
 
 def _running(attempt: Attempt | None, events: Sequence[Event], observations: Sequence[Observation]) -> RunningAttempt | None:
-    """The open phases of an attempt, or None when it has none."""
+    """The open phases of an attempt, or None when its work is done."""
     open_phases = {}
     for row in observations:
-        if row.ended is Ended.RUNNING and row.duration_s is not None:
+        if row.ended is Ended.RUNNING and row.duration_s is not None and row.phase not in AFTERMATH:
             starts = PHASES[row.phase].starts
             start = next((e for e in events if e.kind in starts and e.wall_ns == row.started_ns), None)
             open_phases[row.phase] = RunningPhase(

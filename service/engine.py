@@ -119,12 +119,17 @@ class _Reading:
         }
 
 
-def judge(support: Support, elapsed_s: float | None) -> tuple[Status, list[str]]:
-    """Status of an answer and its reasons: nothing is `calibrated` before recalibration has checked it."""
+def judge(support: Support, elapsed_s: float | None, elapsed_source: str | None = None) -> tuple[Status, list[str]]:
+    """Status of an answer and its reasons: nothing is `calibrated` before recalibration has checked it.
+
+    An age known by the newest event alone stands still until the next one: it is told, since the phase may be older.
+    """
     reasons = [] if support.matched else ["unseen_configuration"]
     if elapsed_s is not None and elapsed_s >= support.largest_s:
         reasons.append("older_than_any_known")
     status = Status.SHADOW if not support.matched else Status.EXTRAPOLATED if reasons else Status.THIN
+    if elapsed_source == "last_event":
+        reasons.append("age_as_of_last_event")
     return status, [*reasons, "not_recalibrated"]
 
 
@@ -152,7 +157,7 @@ def _render(
     p_complete: float,
 ) -> Answered:
     """One answer as JSON and as a ledger row; the row keeps the hash of the JSON."""
-    status, reasons = judge(support, q.elapsed_s)
+    status, reasons = judge(support, q.elapsed_s, q.elapsed_source)
     answer = {
         "prediction_id": prediction_id,
         "attempt_id": q.attempt_id,

@@ -72,7 +72,7 @@ class PlanIn(Wire):
 
     plan_id: Annotated[
         Name | None,
-        Field(description="Keys the draws: plans of one id share their world. Plans without one are keyed by their place."),
+        Field(description="Keys the draws: plans of one id share their world. Plans without one are keyed by what they ask."),
     ] = None
     stages: Annotated[list[StageIn], Field(min_length=1, max_length=32)]
     deadline_s: Annotated[float, Field(gt=0, le=1e12, description="Deadline, s from now; must lie ahead.")]
@@ -125,9 +125,9 @@ class LatestStartIn(Wire):
     load: StageIn
     need: NeedIn
     delta: Annotated[float, Field(gt=0, lt=1, description="Risk accepted of not being ready by the need.")] = 0.05
-    question_id: Annotated[Name | None, Field(description="Keys the draws; questions without one are keyed by their place.")] = (
-        None
-    )
+    question_id: Annotated[
+        Name | None, Field(description="Keys the draws; questions without one are keyed by what they ask.")
+    ] = None
     attempt_id: Annotated[Name | None, Field(description="The load's attempt, if it will run: its readiness is joined.")] = None
 
     @model_validator(mode="after")
@@ -224,7 +224,7 @@ class LatestStartOut(BaseModel):
     question_id: str | None
     attempt_id: str | None
     delta: float
-    verdict: Literal["safe", "too_late", "never", "too_few_scenarios"]
+    verdict: Literal["safe", "cannot_certify", "too_late", "never", "too_few_scenarios"]
     latest_start_s: float | None
     p_on_time: float
     p_on_time_now: float

@@ -21,7 +21,7 @@ from predictors.distribution import Array, Support
 from predictors.joint.quantile_table import Timings, timings_of
 from predictors.plans.chance import COMPLETION_LEVELS, ONE_SIDED, Chance, Verdict, chances
 from predictors.plans.graph import Plan, Stage, StageKind
-from predictors.plans.latest_start import draw_need_and_load, latest_start, need_from_quantiles, need_from_samples
+from predictors.plans.latest_start import Safety, draw_need_and_load, latest_start, need_from_quantiles, need_from_samples
 from service.engine import Serving, judge
 from service.plan_questions import (
     ChanceQuestion,
@@ -86,6 +86,18 @@ class Known:
         found = [judge(self.supports[self.place[_plain(stage)]], stage.elapsed_s) for stage in seen]
         lowest = min((status for status, _ in found), key=PRECEDENCE.index)
         return lowest, sorted({reason for _, reasons in found for reason in reasons})
+
+    def doubt(self, stages: Sequence[PlannedStage], status: Status, level: float) -> str | None:
+        """Why nothing may be certified at `level` however sure it looks: never seen, or more than so few outcomes can claim.
+
+        n outcomes of a phase, in whatever context, can speak for levels up to n / (n + 1).
+        """
+        open_phases = [stage.phase for stage in stages if stage.context is not None and stage.took_s is None]
+        n = min((self.serving.model.outcomes(phase) for phase in open_phases), default=0)
+        claimed = n / (n + 1.0) if open_phases else 1.0
+        if status is Status.SHADOW:
+            return "shadow_cannot_certify"
+        return "too_few_outcomes" if level > claimed + 1e-12 else None
 
     def answered(
         self, told: dict[str, Any], columns: dict[str, Any], question: CompositeQuestion, occasion: Occasion, place: int
@@ -157,10 +169,9 @@ def ask_chances(serving: Serving | None, questions: Sequence[ChanceQuestion], oc
 def _chance(found: Known, q: ChanceQuestion, answer: Chance, occasion: Occasion, place: int) -> PlanAnswered:
     """One chance as JSON and ledger row."""
     status, reasons = found.status(q.stages)
-    verdict = answer.verdict
-    if status is Status.SHADOW and verdict is Verdict.HOLDS:
-        # What was never seen is not for decisions yet, however sure it looks.
-        verdict, reasons = Verdict.CANNOT_CERTIFY, [*reasons, "shadow_cannot_certify"]
+    verdict: str = answer.verdict
+    if answer.verdict is Verdict.HOLDS and (doubt := found.doubt(q.stages, status, q.level)):
+        verdict, reasons = Verdict.CANNOT_CERTIFY, [*reasons, doubt]
     told = {
         "plan_id": q.plan_id,
         "attempt_id": q.attempt_id,
@@ -210,11 +221,14 @@ def _latest(found: Known, q: LatestStartQuestion, occasion: Occasion, place: int
     need, load, p_complete = _drawn(found, q, occasion.seed)
     answer = latest_start(need, load, q.delta, independent=not q.predecessors, p_complete=p_complete)
     status, reasons = found.status((q.load, *q.predecessors))
+    verdict: str = answer.safety
+    if answer.safety is Safety.SAFE and (doubt := found.doubt((q.load, *q.predecessors), status, 1.0 - q.delta)):
+        verdict, reasons = Verdict.CANNOT_CERTIFY, [*reasons, doubt]
     told = {
         "question_id": q.question_id,
         "attempt_id": q.attempt_id,
         "delta": q.delta,
-        "verdict": answer.safety,
+        "verdict": verdict,
         "latest_start_s": answer.start_s,
         "p_on_time": answer.p_on_time,
         "p_on_time_now": answer.p_on_time_now,

@@ -93,8 +93,12 @@ class Refitter:
         self._since_fit += n_outcomes
 
     def maybe_start(self, commit: int, *, first: bool) -> None:
-        """Start a fit as of `commit` if one is due: the first as soon as anything ended, later ones by growth."""
-        due = 1 if first else max(self._least, self._share * self._total)
+        """Start a fit as of `commit` if one is due: the first as soon as anything ended, later ones by growth.
+
+        While little is known a fit is due at every doubling: what one or two outcomes say of scale is soon outgrown.
+        """
+        fitted = self._total - self._since_fit
+        due = 1 if first else max(min(self._least, fitted), self._share * self._total)
         if self._running is None and self._since_fit >= due:
             self._since_fit = 0
             self._running = self._pool.submit(fit_and_save, self._store, commit)

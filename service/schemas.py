@@ -63,7 +63,7 @@ class RunningIn(Wire):
     context: ContextIn | None = None
     phase: Name
     elapsed_s: (
-        Annotated[float, Field(ge=0, description="Age of the phase in s; found from the attempt's events if left out.")] | None
+        Annotated[float, Field(ge=0, le=1e12, description="Age of the phase in s; found from its events if left out.")] | None
     ) = None
 
     @model_validator(mode="after")

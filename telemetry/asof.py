@@ -24,7 +24,7 @@ from telemetry.rows import Row
 from telemetry.store.keep import RETENTION_NAME
 from telemetry.store.reader import Reader
 from telemetry.tables import Attempt, Event, Grant, HostProfile, Observation, Quarantine
-from telemetry.words import IMPORTED_GRANT
+from telemetry.words import AFTERMATH, IMPORTED_GRANT
 
 _OBSERVED = "observation_id attempt_id phase segment started_ns entry_s duration_s ended cause clock known_from"
 _CONTEXT = "host device family model runtime precision mode state batch size_in corunners"
@@ -182,9 +182,12 @@ def quarantined(reader: Reader, ids: Sequence[str], commit: int) -> dict[str, Qu
 
 
 def open_attempts(reader: Reader, commit: int) -> list[str]:
-    """attempt_ids, sorted, of observations that are running at `commit`."""
-    sql = f"SELECT DISTINCT o.attempt_id FROM observations o WHERE {_STANDING.format('o')} AND o.ended = 'running' ORDER BY ALL"  # noqa: S608
-    return [attempt_id for (attempt_id,) in reader.rows(sql, [commit, commit])]
+    """attempt_ids, sorted, of work that is running at `commit`: with an open phase other than what follows the work."""
+    sql = f"""
+        SELECT DISTINCT o.attempt_id FROM observations o
+        WHERE {_STANDING.format("o")} AND o.ended = 'running' AND o.phase NOT IN (SELECT unnest(?::VARCHAR[])) ORDER BY ALL
+    """  # noqa: S608  constants of this file
+    return [attempt_id for (attempt_id,) in reader.rows(sql, [commit, commit, list(AFTERMATH)])]
 
 
 def count_ended(reader: Reader, commit: int) -> int:

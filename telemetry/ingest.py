@@ -5,16 +5,16 @@ A refused item never keeps the others out. The reply has one result per item, in
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import orjson
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from telemetry.errors import BadField, TooLarge
 from telemetry.rows import Row
-from telemetry.store.batch import Batch, Receipt
+from telemetry.store.batch import Batch, Receipt, Result
 from telemetry.tables import Attempt, Event
 from telemetry.words import EventKind
 
@@ -31,6 +31,7 @@ class Refusal:
 
     id: str
     problem: str
+    result: Literal["refused"] = "refused"
 
 
 class _Body(BaseModel):
@@ -106,15 +107,13 @@ def prepare(body: Mapping[str, Any]) -> Prepared:
 def reply(prepared: Prepared, receipt: Receipt) -> dict[str, Any]:
     """The answer to a request: the commit, and per item its id, result and problem, in the order sent."""
     results = iter(receipt.results)
-    told = [
-        [next(results)._asdict() if refusal is None else _told(refusal) for refusal in refusals]
-        for refusals in (prepared.attempts, prepared.events)
-    ]
-    return {"commit": receipt.commit, "attempts": told[0], "events": told[1]}
+    attempts = _told(next(results) if refusal is None else refusal for refusal in prepared.attempts)
+    events = _told(next(results) if refusal is None else refusal for refusal in prepared.events)
+    return {"commit": receipt.commit, "attempts": attempts, "events": events}
 
 
-def _told(refusal: Refusal) -> dict[str, str]:
-    return {"id": refusal.id, "result": "refused", "problem": refusal.problem}
+def _told(found: Iterable[Result | Refusal]) -> list[dict[str, str | None]]:
+    return [{"id": one.id, "result": one.result, "problem": one.problem} for one in found]
 
 
 def _read(table: type[Attempt | Event], item: object) -> Attempt | Event | Refusal:

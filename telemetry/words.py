@@ -138,5 +138,7 @@ PHASES: dict[str, Phase] = {
     )
 }
 
+AFTERMATH = ("drain", "release")
+"""What follows the work itself. Many sources never mark its end, and an attempt does not run on for that."""
 IMPORTED_GRANT = "imported"
 """Stands for the grant of a profile read from somebody else's file: nobody was asked for it here."""

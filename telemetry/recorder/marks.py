@@ -172,6 +172,8 @@ class RunningAttempt:
             return
         if kind.__name__ == "CancelledError":  # asyncio's and that of futures: stopped from outside, so not a failure
             self.cancelled()
+        elif issubclass(kind, (KeyboardInterrupt, SystemExit)):
+            self.cancelled(CancelReason.SHUTDOWN)
         else:
             self.failed(f"{kind.__name__}: {error}")
 

@@ -189,17 +189,26 @@ class Shipper:
 
     def _post(self, body: dict[str, Any]) -> tuple[int, Any]:
         """Status and decoded JSON of the reply; a reply that is no JSON reads as None."""
-        if self._connection is None:
-            self._connection = _connect(self.url, self._timeout_s)
-        path = urlsplit(self.url).path.rstrip("/") + "/v1/events"
-        self._connection.request("POST", path, json.dumps(body).encode(), {"Content-Type": "application/json"})
-        response = self._connection.getresponse()
+        try:
+            response = self._ask(body)
+        except (BrokenPipeError, ConnectionResetError, http.client.RemoteDisconnected):
+            # An idle connection that the server has closed tells nothing of the server: a fresh one does.
+            self._disconnect()
+            response = self._ask(body)
         text = response.read()
         if response.status < 300:
             return response.status, json.loads(text)
         with contextlib.suppress(ValueError):
             return response.status, json.loads(text)
         return response.status, None
+
+    def _ask(self, body: dict[str, Any]) -> http.client.HTTPResponse:
+        """Send a request on the open connection, or on a new one."""
+        if self._connection is None:
+            self._connection = _connect(self.url, self._timeout_s)
+        path = urlsplit(self.url).path.rstrip("/") + "/v1/events"
+        self._connection.request("POST", path, json.dumps(body).encode(), {"Content-Type": "application/json"})
+        return self._connection.getresponse()
 
     def _disconnect(self) -> None:
         if self._connection is not None:

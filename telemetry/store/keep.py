@@ -36,7 +36,8 @@ _MOST_TRIES = 4
 _OVER = """
     SELECT attempt_id, max(known_from) AS known_to FROM former.events GROUP BY attempt_id
     HAVING attempt_id IN (SELECT attempt_id FROM former.observations WHERE known_until IS NULL)
-       AND attempt_id NOT IN (SELECT attempt_id FROM former.observations WHERE known_until IS NULL AND ended = 'running')
+       AND attempt_id NOT IN (SELECT attempt_id FROM former.observations WHERE known_until IS NULL AND ended = 'running'
+           AND phase NOT IN ('drain', 'release'))
        AND max(known_from) <= (SELECT coalesce(max(value::BIGINT), 0) FROM former.state
                                WHERE name = 'derived_to' AND known_until IS NULL)
 """

@@ -18,11 +18,11 @@ from predictors.joint.dependence import Dependence
 from predictors.joint.ranks import Correlations
 from predictors.plans.graph import StageKind
 from predictors.synthetic import Run
+from service.derive import derive
 from service.engine import Serving
 from service.plan_questions import Occasion, PlannedStage
 from service.planning import PlanAnswered
 from service.refit import fit_and_save
-from service.upkeep import derive
 from telemetry.store.batch import Batch
 from telemetry.store.file import Store
 

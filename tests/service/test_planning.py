@@ -331,3 +331,14 @@ def test_phases_without_evidence_are_named_and_a_plan_of_waits_is_refused(sure: 
         ask_chances(None, [ChanceQuestion(plain(SEEN), 3.0, 0.9, "key")], occasion())
     with pytest.raises(BadField, match="stages"):
         chance(sure, (PlannedStage("wait", WAIT, planned_s=1.0),), 3.0)
+
+
+@pytest.mark.parametrize(("n", "holding", "safe"), [(3, "cannot_certify", "cannot_certify"), (60, "holds", "safe")])
+def test_few_outcomes_certify_nothing_however_sure_they_look(tmp_path: Path, n: int, holding: str, safe: str) -> None:
+    made = runs(n, seed=2, world=SURE)
+    serving, seen = serving_of(tmp_path / "store.duckdb", made), context_of(made[0])
+    answer = chance(serving, plain(seen), 1e4)
+    load = PlannedStage("load", SETUP, (), None, seen, "setup", "next")
+    start = latest(serving, LatestStartQuestion(load, 0.1, "q", samples_s=(1e4,)))
+    assert (holding, safe) == (answer["verdict"], start["verdict"])
+    assert [n == 3] * 2 == ["too_few_outcomes" in told["reasons"] for told in (answer, start)]

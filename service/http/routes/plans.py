@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -63,7 +64,7 @@ async def post_chance(request: Request) -> Response:
     """Answer with what probability plans complete by their deadlines; failing or being cancelled is not completing."""
     at = running(request)
     asked = ChanceRequest.model_validate_json(await body_of(request, at.settings.body_limit_bytes))
-    questions = [_chance(at, plan, place) for place, plan in enumerate(asked.plans)]
+    questions = [_chance(at, plan) for plan in asked.plans]
     occasion = _occasion(at, "chance", len(questions), asked.seed, asked.cvar_level)
     if len(questions) < IN_A_THREAD_FROM:
         return _reply(at, ask_chances(at.lineup.serving, questions, occasion))
@@ -75,7 +76,7 @@ async def post_latest_start(request: Request) -> Response:
     """Answer when loads must start at the latest to be ready in time with probability 1 - delta."""
     at = running(request)
     asked = LatestStartRequest.model_validate_json(await body_of(request, at.settings.body_limit_bytes))
-    questions = [_latest_start(at, question, place) for place, question in enumerate(asked.questions)]
+    questions = [_latest_start(at, question) for question in asked.questions]
     occasion = _occasion(at, "latest_start", len(questions), asked.seed)
     if len(questions) < IN_A_THREAD_FROM:
         return _reply(at, ask_latest_starts(at.lineup.serving, questions, occasion))
@@ -102,25 +103,30 @@ def _reply(at: Running, answers: Sequence[PlanAnswered]) -> Response:
     return Response(b'{"answers":[' + b",".join([a.body for a in answers]) + b"]}", media_type="application/json")
 
 
-def _chance(at: Running, plan: PlanIn, place: int) -> ChanceQuestion:
-    """A plan keyed by its id, or by its place among those without one."""
+def _content_key(asked: PlanIn | LatestStartIn) -> str:
+    """Keys the draws of a question without an id by what it asks: its place in the request changes nothing."""
+    return "=" + hashlib.blake2b(asked.model_dump_json(exclude_none=True).encode(), digest_size=16).hexdigest()
+
+
+def _chance(at: Running, plan: PlanIn) -> ChanceQuestion:
+    """A plan keyed by its id, or by what it asks."""
     return ChanceQuestion(
         stages=tuple(_stage(at, stage) for stage in plan.stages),
         deadline_s=plan.deadline_s,
         level=plan.level,
-        key=plan.plan_id or f"#{place}",
+        key=plan.plan_id or _content_key(plan),
         plan_id=plan.plan_id,
         attempt_id=plan.attempt_id,
     )
 
 
-def _latest_start(at: Running, question: LatestStartIn, place: int) -> LatestStartQuestion:
+def _latest_start(at: Running, question: LatestStartIn) -> LatestStartQuestion:
     """A load keyed likewise; predecessors named by id are those its outcome is compared with."""
     before = question.need.predecessors or []
     return LatestStartQuestion(
         load=_stage(at, question.load),
         delta=question.delta,
-        key=question.question_id or f"#{place}",
+        key=question.question_id or _content_key(question),
         question_id=question.question_id,
         attempt_id=question.attempt_id,
         predecessors=tuple(_stage(at, stage) for stage in before),
