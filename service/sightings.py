@@ -65,7 +65,9 @@ class Sightings:
         return found if found is not None and found.commit > after else None
 
     def _at(self, attempt_id: str, commit: int) -> Sighting:
-        found = self._seen.setdefault(attempt_id, Sighting())
+        found = self._seen.get(attempt_id)
+        if found is None:
+            found = self._seen[attempt_id] = Sighting()
         found.commit = commit
         self._seen.move_to_end(attempt_id)
         if len(self._seen) > MOST:
