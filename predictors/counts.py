@@ -18,6 +18,7 @@ from predictors.effects import Ints, summed
 
 UNIT = 2.0**20
 SHARES: Array = np.concatenate([[0.0, 0.001, 0.0025, 0.005, 0.01], np.arange(1, 50) / 50.0, [0.99, 0.995, 0.9975, 0.999]])
+DECILES: Array = np.arange(11) / 10.0
 NORMAL: Array = np.array([-4.0, -3.0, -2.3, -1.6, -1.3, -1.0, -0.7, -0.5, -0.25, 0.0, 0.25, 0.5, 0.7, 1.0, 1.3, 1.6, 2.3, 3.0])
 
 
@@ -31,9 +32,13 @@ class Marks:
     exit_share: Array
 
 
-def edges_of(z: Array) -> Array:
-    """At most 75 edges: quantiles of the residuals of events, and a coarse normal grid for what few rows leave open."""
-    found: Array = np.unique(np.concatenate([np.quantile(z, SHARES) if len(z) else z, NORMAL]))
+def edges_of(z: Array, failed: Array) -> Array:
+    """At most 86 edges: quantiles of the residuals of completions, and a coarse normal grid for what few rows leave open.
+
+    Deciles of failures join them, however far off they lie: what has outlived the fast failures is another thing.
+    """
+    parts = [np.quantile(z, SHARES) if len(z) else z, np.quantile(failed, DECILES) if len(failed) else failed, NORMAL]
+    found: Array = np.unique(np.concatenate(parts))
     apart = np.append(True, np.diff(found) > 1e-6)
     kept: Array = found[apart]
     return kept

@@ -82,7 +82,7 @@ def placed(phase: str, rows: Rows, settings: FitSettings, commit: int) -> tuple[
     location = _located(phase, rows, settings)
     z_entry, z_exit = _standardised(location, phase, rows)
     done = z_exit[rows.completed & np.isfinite(z_exit)]
-    edges = edges_of(done)
+    edges = edges_of(done, z_exit[rows.failed & np.isfinite(z_exit)])
     ended = np.array([rows.completed.sum(), rows.failed.sum()], dtype=np.float64)
     share = ended / ended.sum() if rows.completed.any() else np.array([1.0, 0.0])
     stratum = Stratum(

@@ -189,6 +189,8 @@ def _store(store: Path | None) -> Finding:
 
 
 def _found_store(store: Path | None) -> Finding:
+    if store is not None and store.exists() and not store.is_file():
+        return Finding("store", "limited", str(store), "that is no file: name one, such as work.duckdb")
     if store is None or not store.exists():
         return Finding("store", "absent", str(store or "none named"), "made by the first command that writes")
     owner = holder(store)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from itertools import groupby
+from pathlib import Path
 
 from predictors import hazards, modelfile
 from predictors.frames import frame_of
@@ -21,6 +23,9 @@ from telemetry.store.file import Store
 from telemetry.store.reader import Reader
 
 log = logging.getLogger(__name__)
+KEPT_FILES = 3
+RETRY_S = 5.0
+"""Pause after a fit that failed."""
 
 
 @dataclass(frozen=True)
@@ -42,9 +47,19 @@ def fit_and_save(store: Store, commit: int) -> Fitted | None:
         model = fit_as_of(reader, commit)
     if not model.phases:
         return None
-    row = modelfile.save(model, models_folder(store.path), fitted_ns=time.time_ns())
+    folder = models_folder(store.path)
+    row = modelfile.save(model, folder, fitted_ns=time.time_ns())
     store.write(Batch((row,)))
+    with store.reader() as reader:
+        _keep_newest(folder, [known.file_name for known in asof.models(reader, store.last_commit)])
     return Fitted(model, row)
+
+
+def _keep_newest(folder: Path, names: Sequence[str]) -> None:
+    """Remove files of older fits, `names` being newest first: a fit can be made again, and one in reserve serves if it must."""
+    for name in names[KEPT_FILES:]:
+        if name not in names[:KEPT_FILES]:
+            (folder / name).unlink(missing_ok=True)
 
 
 def caught_up(model: Model, reader: Reader, upto: int) -> Model:
@@ -77,11 +92,14 @@ def restored(store: Store, reader: Reader, upto: int) -> Serving | None:
 
 
 class Refitter:
-    """One background fit at a time."""
+    """One background fit at a time; `share` is the part of the time that fits may take."""
 
     def __init__(self, store: Store, least_outcomes: int, share: float) -> None:
         self._store = store
         self._least, self._share = least_outcomes, share
+        self._started_s, self._rest_until_s = 0.0, 0.0
+        self.trouble: str | None = None
+        """What stopped the last fit, None while all is well."""
         self._pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix="phasecast-fit")
         self._running: Future[Fitted | None] | None = None
         self._total = 0
@@ -95,12 +113,14 @@ class Refitter:
     def maybe_start(self, commit: int, *, first: bool) -> None:
         """Start a fit as of `commit` if one is due: the first as soon as anything ended, later ones by growth.
 
-        While little is known a fit is due at every doubling: what one or two outcomes say of scale is soon outgrown.
+        While little is known a fit is due at every doubling: what one or two outcomes say of scale is soon outgrown. Later on
+        it is due as often as a small share of the time allows, since work of a new kind is placed by fits alone.
         """
         fitted = self._total - self._since_fit
-        due = 1 if first else max(min(self._least, fitted), self._share * self._total)
-        if self._running is None and self._since_fit >= due:
+        due = 1 if first else max(1, min(self._least, fitted))
+        if self._running is None and self._since_fit >= due and time.monotonic() >= self._rest_until_s:
             self._since_fit = 0
+            self._started_s = time.monotonic()
             self._running = self._pool.submit(fit_and_save, self._store, commit)
 
     def finished(self) -> Fitted | None:
@@ -108,9 +128,14 @@ class Refitter:
         if self._running is None or not self._running.done():
             return None
         future, self._running = self._running, None
+        now_s = time.monotonic()
+        self._rest_until_s = now_s + (now_s - self._started_s) * (1.0 / self._share - 1.0)
         error = future.exception()
+        self.trouble = None
         if error is not None:
             log.error("background fit failed, the model before it serves on", exc_info=error)
+            self.trouble = f"fit: {type(error).__name__}: {error}"
+            self._since_fit, self._rest_until_s = self._total, now_s + RETRY_S
             return None
         return future.result()
 

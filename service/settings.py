@@ -30,7 +30,7 @@ class Settings:
     batch_limit: int = 10_000
     tick_s: float = 0.05
     refit_outcomes: int = 50
-    refit_share: float = 0.1
+    refit_share: float = 0.04
     sample_s: float = 0.0
     sample_host: str = field(default_factory=socket.gethostname)
 

@@ -15,6 +15,7 @@ from service.refit import Refitter, caught_up, restored
 from service.scoring import Waiting
 from service.settings import Settings
 from telemetry import asof
+from telemetry.errors import StoreError
 from telemetry.ledger import PlanAnswer, Prediction
 from telemetry.store.batch import Batch, merged
 from telemetry.store.file import Store
@@ -37,7 +38,11 @@ class Upkeep:
         self._thread = threading.Thread(target=self._run, name="phasecast-upkeep", daemon=True)
         self._refitter.learned(asof.count_ended(self._reader, store.last_commit))
         self._whole = False
-        self.tick()
+        try:
+            self.tick()
+        except StoreError as error:  # what is known answers on; what is to be written waits for room
+            log.exception("the first round of upkeep failed; the next one takes its work up again")
+            lineup.trouble = f"{type(error).__name__}: {error}"
         store.subscribe(lambda _commit, _batches: self._wake.set())
 
     def tick(self) -> None:
@@ -158,7 +163,7 @@ class Upkeep:
             self._wake.clear()
             try:
                 self.tick()
-                self._lineup.trouble = None
+                self._lineup.trouble = self._refitter.trouble
                 pause_s = self._tick_s
             except Exception as error:  # a thread that ended in silence would leave answers to grow old unnoticed
                 log.exception("a round of upkeep failed; the next one takes its work up again")

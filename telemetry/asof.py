@@ -244,6 +244,8 @@ def recent_contexts(reader: Reader, commit: int, newest: int, limit: int) -> pa.
 def judged(reader: Reader, commit: int, newest: int) -> pa.Table:
     """Answers about phases that have begun, with what is known of their length: the first of each attempt, phase and kind.
 
+    An answer of a whole length that was asked for while the phase ran is left out: that it still ran had chosen the long ones.
+
     Columns: prediction_id, phase, elapsed_s, context, quantiles_s, actual_s, ended, started_ns. While a phase runs, `ended` is
     running and actual_s what its length is known to exceed: cutting by what has ended would leave the long ones out. The
     `newest` by started_ns, in order of started_ns, then prediction_id.
@@ -260,6 +262,7 @@ def judged(reader: Reader, commit: int, newest: int) -> pa.Table:
         ), picked AS (
             SELECT p.prediction_id, k.actual_s, k.ended, k.started_ns
             FROM predictions p JOIN known k USING (prediction_id) WHERE p.known_from <= ?
+                AND (p.elapsed_s IS NOT NULL OR p.made_ns <= k.started_ns)
             QUALIFY row_number() OVER (
                 PARTITION BY p.attempt_id, p.phase, p.elapsed_s IS NULL ORDER BY p.made_ns, p.prediction_id, k.ended = 'running'
             ) = 1

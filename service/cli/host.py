@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from service.cli.options import JsonOption, StoreOption, print_json, store_path
+from service.cli.options import JsonOption, StoreOption, print_json
+from service.settings import default_store
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -22,7 +23,7 @@ def doctor(store: StoreOption = None, json: JsonOption = False) -> None:
     """Tell what this machine can and cannot measure. Never fails because something is absent."""
     from service.doctor import examine
 
-    findings = examine(store_path(store))
+    findings = examine(store if store is not None else default_store())
     if json:
         print_json({"findings": findings})
         return

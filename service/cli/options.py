@@ -20,8 +20,11 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of 
 
 
 def store_path(given: Path | None) -> Path:
-    """The store a command is about."""
-    return given if given is not None else default_store()
+    """The store a command is about; BadField for something that can be none, before anything is made beside it."""
+    path = given if given is not None else default_store()
+    if path.exists() and not path.is_file():
+        raise BadField("--store", str(path) if str(path) != "." else "", "name a file, such as work.duckdb")
+    return path
 
 
 def print_json(value: object) -> None:

@@ -42,9 +42,9 @@ def test_events_fall_in_their_column_and_add_up_by_group() -> None:
 
 def test_edges_stay_few_when_every_duration_is_unique() -> None:
     z = np.random.default_rng(0).normal(size=300_000)
-    assert len(edges_of(z)) <= 80
-    assert np.all(np.diff(edges_of(z)) > 0.0)
+    assert len(edges_of(z, np.zeros(0))) <= 80
+    assert np.all(np.diff(edges_of(z, np.zeros(0))) > 0.0)
 
 
 def test_edges_without_a_single_outcome_span_a_normal_law() -> None:
-    assert (-4.0, 3.0) == (edges_of(np.zeros(0))[0], edges_of(np.zeros(0))[-1])
+    assert (-4.0, 3.0) == (edges_of(np.zeros(0), np.zeros(0))[0], edges_of(np.zeros(0), np.zeros(0))[-1])

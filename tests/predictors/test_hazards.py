@@ -233,3 +233,12 @@ def test_a_clock_that_repeats_itself_to_the_digit_is_fitted() -> None:
     contexts = [Context(host="a", size_in=float(2**i) - 1.0, batch=float(2**i)) for i in range(4)]
     model = fit(frame([1.0, 2.0, 4.0, 8.0] * 500, contexts))
     np.testing.assert_allclose([quantile(model, 0.5, c) for c in contexts], [1.0, 2.0, 4.0, 8.0], rtol=0.02)
+
+
+def test_failures_far_below_the_first_completion_are_told_apart_by_age() -> None:
+    rng = np.random.default_rng(9)
+    failed = np.arange(200) % 2 == 0
+    time_s = np.where(failed, 0.1, 12.0) * np.exp(rng.normal(0.0, 0.1, 200))
+    model = fit(frame(time_s, completed=~failed, failed=failed))
+    found = model.p_complete([HERE] * 4, ["setup"] * 4, np.array([0.0, 0.5, 2.0, 6.0]))
+    np.testing.assert_allclose([0.5, 1.0, 1.0, 1.0], found, atol=0.05)

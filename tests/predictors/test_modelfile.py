@@ -67,7 +67,7 @@ def test_a_changed_byte_is_refused_by_hash(model: HierarchicalHazards, tmp_path:
 
 
 def test_a_missing_file_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(DamagedStore, match="fit again"):
+    with pytest.raises(DamagedStore, match="fits again"):
         modelfile.load(tmp_path / "gone.npz", "0" * 64)
 
 

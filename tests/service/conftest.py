@@ -33,7 +33,7 @@ def revive(tmp_path: Path) -> Iterator[Callable[[], Living]]:
 
     def open_again() -> Living:
         stop()
-        settings = Settings(store=tmp_path / "store.duckdb")
+        settings = Settings(store=tmp_path / "store.duckdb", refit_share=1.0)
         store = Store.open(settings.store)
         lineup = Lineup("here/boot-1")
         alive.append(Living(store, lineup, Upkeep(store, lineup, settings)))

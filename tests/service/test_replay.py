@@ -32,7 +32,7 @@ from tests.service.living import Living
 def one_life(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A snapshot of a short life: attempts overlap, events come out of order and late, questions in between."""
     folder = tmp_path_factory.mktemp("life")
-    settings = Settings(store=folder / "store.duckdb", refit_outcomes=120)
+    settings = Settings(store=folder / "store.duckdb", refit_outcomes=120, refit_share=1.0)
     with Store.open(settings.store) as store:
         lineup = Lineup("here/boot-1")
         living = Living(store, lineup, Upkeep(store, lineup, settings))

@@ -13,6 +13,7 @@ from telemetry import asof
 from telemetry.errors import BadField, DiskFull, UnknownId
 from telemetry.ledger import Prediction
 from telemetry.store.batch import Batch, Receipt
+from telemetry.store.file import Store
 from telemetry.tables import Event
 from telemetry.words import EventKind
 from tests.service.living import Living, until
@@ -244,3 +245,56 @@ def test_a_round_that_fails_is_told_and_the_next_one_takes_its_work_up(living: L
         until(lambda: living.lineup.trouble == "RuntimeError: no such luck")
     until(lambda: living.lineup.trouble is None)
     until(lambda: living.lineup.serving)
+
+
+def test_a_service_starts_on_a_full_disk_and_takes_its_work_up_when_there_is_room(
+    revive: Callable[[], Living], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    living = revive()
+    living.send(runs(60, seed=2, world=SURE))  # committed, never observed
+
+    def full(_store: Store, _batch: Batch) -> Receipt:
+        raise DiskFull("store", "0 bytes free", "make room")
+
+    monkeypatch.setattr(living.upkeep, "stop", living.upkeep._reader.close)
+    with monkeypatch.context() as broken:
+        broken.setattr(Store, "write", full)
+        again = revive()
+        assert "DiskFull" in (again.lineup.trouble or "")
+    again.settle()
+    assert again.lineup.serving is not None
+
+
+def test_a_fit_that_fails_is_told_and_tried_again(living: Living, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_given: object, **_named: object) -> None:
+        raise OSError("no such luck")
+
+    monkeypatch.setattr("service.refit.RETRY_S", 0.0)
+    with monkeypatch.context() as broken:
+        broken.setattr("service.refit.modelfile.save", fail)
+        living.send(runs(20, seed=2, world=SURE))
+        living.upkeep.start()
+        until(lambda: "no such luck" in (living.lineup.trouble or ""))
+    until(lambda: living.lineup.serving)
+    until(lambda: living.lineup.trouble is None)
+
+
+def test_attempts_that_never_say_they_are_over_do_not_run_for_ever(living: Living) -> None:
+    run = runs(1, seed=5, world=SURE)[0]
+    upto = 1 + [e.kind for e in run.events].index(EventKind.COMPUTE_FINISH)
+    living.store.write(Batch((run.attempt, *run.events[:upto])))
+    living.settle()
+    assert {} == living.lineup.running
+    with living.store.reader() as reader:
+        assert [] == asof.open_attempts(reader, living.store.last_commit)
+
+
+def test_only_the_newest_model_files_are_kept(living: Living) -> None:
+    for seed in range(5):
+        living.send(runs(10, seed=10 + seed, world=SURE))
+        living.settle()
+    folder = living.store.path.with_name(living.store.path.name + ".models")
+    with living.store.reader() as reader:
+        rows = asof.models(reader, living.store.last_commit)
+    assert len(rows) > 3
+    assert {row.file_name for row in rows[:3]} == {path.name for path in folder.iterdir()}

@@ -164,7 +164,7 @@ def test_every_answer_and_fit_comes_out_again_to_the_byte(carried: Store) -> Non
         found = replay(reader, carried.last_commit)
     assert (40, 2) == (found.answers, found.fits)
     if found.different_fits:
-        pytest.skip("logarithms of this processor round otherwise than where the fixture was made; see the test of numbers")
+        pytest.skip("a fit by this program, on this processor, is not to the bit that of the fixture; see the test of numbers")
     assert [] == found.different_answers
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
+from starlette.concurrency import run_in_threadpool
 
 from predictors.contexts import Context
 from service.engine import Asking, Question, ask
@@ -17,6 +18,8 @@ from service.schemas import AnswersOut, PredictRequest, ResidualRequest, Running
 from telemetry.errors import TooLarge
 from telemetry.recorder.ids import uuid7
 
+IN_A_THREAD_FROM = 100
+"""Questions from which answering them would keep other callers waiting: it then happens beside the event loop."""
 router = APIRouter(prefix="/v1", tags=["answers"])
 PREDICT_EXAMPLE: dict[str, Any] = {
     "contexts": [{"host": "node-1", "family": "encoder", "state": "cold", "batch": 4, "size_in": 64}],
@@ -29,10 +32,14 @@ RESIDUAL_EXAMPLE: dict[str, Any] = {
 }
 
 
-def _reply(at: Running, questions: list[Question], levels: list[float]) -> Response:
+async def _reply(at: Running, questions: list[Question], levels: list[float]) -> Response:
     """Answer, queue the ledger rows, join the bodies."""
     ids = tuple(uuid7() for _ in questions)
-    answers = ask(at.lineup.serving, questions, Asking(tuple(levels), uuid7(), ids, time.time_ns()))
+    asking = Asking(tuple(levels), uuid7(), ids, time.time_ns())
+    if len(questions) < IN_A_THREAD_FROM:
+        answers = ask(at.lineup.serving, questions, asking)
+    else:
+        answers = await run_in_threadpool(ask, at.lineup.serving, questions, asking)
     at.lineup.ledger.extend(a.row for a in answers if a.row is not None)
     return Response(b'{"answers":[' + b",".join([a.body for a in answers]) + b"]}", media_type="application/json")
 
@@ -47,7 +54,7 @@ async def post_predict(request: Request) -> Response:
     named: list[str] | list[None] = asked.attempt_ids or [None] * len(asked.contexts)
     contexts = [Context(**c.model_dump()) for c in asked.contexts]
     questions = [Question(phase, c, a) for c, a in zip(contexts, named, strict=True) for phase in asked.phases]
-    return _reply(at, questions, asked.levels)
+    return await _reply(at, questions, asked.levels)
 
 
 @router.post("/residual", response_model=AnswersOut, openapi_extra=takes(ResidualRequest, RESIDUAL_EXAMPLE))
@@ -55,7 +62,7 @@ async def post_residual(request: Request) -> Response:
     """Answer how much longer each running phase will take, given that it has lasted this long."""
     at = running(request)
     asked = ResidualRequest.model_validate_json(await body_of(request, at.settings.question_limit_bytes))
-    return _reply(at, [_question(at, item) for item in asked.running], asked.levels)
+    return await _reply(at, [_question(at, item) for item in asked.running], asked.levels)
 
 
 def _question(at: Running, item: RunningIn) -> Question:
