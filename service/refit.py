@@ -24,6 +24,8 @@ from telemetry.store.reader import Reader
 
 log = logging.getLogger(__name__)
 KEPT_FILES = 3
+GROWTH = 0.1
+"""Growth of what is known, as a share of all, after which a fit is due at once."""
 RETRY_S = 5.0
 """Pause after a fit that failed."""
 
@@ -92,12 +94,12 @@ def restored(store: Store, reader: Reader, upto: int) -> Serving | None:
 
 
 class Refitter:
-    """One background fit at a time; `share` is the part of the time that fits may take."""
+    """One background fit at a time; `share` is the part of the time that fits not called for by growth may take."""
 
     def __init__(self, store: Store, least_outcomes: int, share: float) -> None:
         self._store = store
         self._least, self._share = least_outcomes, share
-        self._started_s, self._rest_until_s = 0.0, 0.0
+        self._started_s, self._rest_until_s, self._retry_at_s = 0.0, 0.0, 0.0
         self.trouble: str | None = None
         """What stopped the last fit, None while all is well."""
         self._pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix="phasecast-fit")
@@ -114,11 +116,13 @@ class Refitter:
         """Start a fit as of `commit` if one is due: the first as soon as anything ended, later ones by growth.
 
         While little is known a fit is due at every doubling: what one or two outcomes say of scale is soon outgrown. Later on
-        it is due as often as a small share of the time allows, since work of a new kind is placed by fits alone.
+        it is due when outcomes have grown by a tenth, or as often as a small share of the time allows: work of a new kind is
+        placed by fits alone.
         """
-        fitted = self._total - self._since_fit
-        due = 1 if first else max(1, min(self._least, fitted))
-        if self._running is None and self._since_fit >= due and time.monotonic() >= self._rest_until_s:
+        now_s, fitted = time.monotonic(), self._total - self._since_fit
+        least = 1 if first else max(1, min(self._least, fitted))
+        due = least if now_s >= self._rest_until_s else max(least, GROWTH * self._total)
+        if self._running is None and self._since_fit >= due and now_s >= self._retry_at_s:
             self._since_fit = 0
             self._started_s = time.monotonic()
             self._running = self._pool.submit(fit_and_save, self._store, commit)
@@ -135,7 +139,7 @@ class Refitter:
         if error is not None:
             log.error("background fit failed, the model before it serves on", exc_info=error)
             self.trouble = f"fit: {type(error).__name__}: {error}"
-            self._since_fit, self._rest_until_s = self._total, now_s + RETRY_S
+            self._since_fit, self._retry_at_s = self._total, now_s + RETRY_S
             return None
         return future.result()
 

@@ -17,9 +17,9 @@ class Settings:
     """What one serving process needs to know; passed as an argument, never read from a global.
 
     `body_limit_bytes` (`question_limit_bytes` where questions are asked) and `batch_limit` bound a request; `tick_s` is the
-    pause between two rounds of upkeep; `refit_outcomes` and `refit_share` say after how many new outcomes (at least, and as a
-    share of all) a refit is due. Every `sample_s` seconds this machine's resources are sampled as those of `sample_host`; 0 is
-    never.
+    pause between two rounds of upkeep. A refit takes at least `refit_outcomes` new outcomes, once that many are known;
+    `refit_share` is the part of the time that refits may take beside those growth calls for. Every `sample_s` seconds this
+    machine's resources are sampled as those of `sample_host`; 0 is never.
     """
 
     store: Path
