@@ -65,7 +65,7 @@ def left(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("left") / "store.duckdb"
     with Store.open(path) as store:
         lineup = Lineup("here/1")
-        living = Living(store, lineup, Upkeep(store, lineup, Settings(store=path)))
+        living = Living(store, lineup, Upkeep(store, lineup, Settings(store=path, refit_share=1.0)))
         living.send(runs(60, seed=4))
         living.settle()
         living.upkeep.stop()

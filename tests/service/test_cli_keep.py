@@ -36,7 +36,7 @@ MADE = runs(40, seed=3)
 def living(path: Path) -> Living:
     store = Store.open(path)
     lineup = Lineup("here/1")
-    return Living(store, lineup, Upkeep(store, lineup, Settings(store=path)))
+    return Living(store, lineup, Upkeep(store, lineup, Settings(store=path, refit_share=1.0)))
 
 
 def end(alive: Living) -> None:

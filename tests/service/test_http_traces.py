@@ -158,7 +158,7 @@ def test_an_exporter_keeps_what_finds_no_room(
         async with httpx.AsyncClient(transport=here, base_url="http://127.0.0.1") as http:
             return await http.post("/v1/traces", json=EXAMPLE)
 
-    settings = Settings(store=tmp_path / "store.duckdb")
+    settings = Settings(store=tmp_path / "store.duckdb", refit_share=1.0)
     with Store.open(settings.store) as store:
         monkeypatch.setattr(store, "submit", refuse)
         reply = asyncio.run(post())
