@@ -64,6 +64,8 @@ class Recorder:
         self, spool_dir: str | Path, source: str | None = None, heartbeat_s: float = 0.1, max_spool_bytes: int = 256 * 2**20
     ) -> None:
         self.heartbeat_ns = round(heartbeat_s * 1e9)
+        self.undescribed = 0
+        """Calls (count) of timed functions whose description failed; they ran and were recorded without it."""
         self._given_source = source
         self._spool = Spool(Path(spool_dir), max_spool_bytes)
         self._name_origin()
@@ -94,7 +96,8 @@ class Recorder:
         """Decorator for functions and coroutine functions: every call is an attempt of its own with this one phase.
 
         known: what holds for all calls. describe: what is known of one call, from its arguments. With neither of the two, a
-        call made while an attempt is current is that attempt's phase. Raises BadField as `attempt` and `phase` do.
+        call made while an attempt is current is that attempt's phase. A call that cannot be described runs and is recorded
+        all the same, and counted in `undescribed`. Raises BadField at once for a wrong phase or `known`.
         """
         boundaries(phase)
         checked(known, Known)
@@ -106,11 +109,21 @@ class Recorder:
                 with running.phase(phase):
                     yield
                 return
-            told: Known = {**known, **(describe(*args, **kwargs) if describe else Known())}
-            with self.attempt(**told) as attempt, attempt.phase(phase):
+            with self._described(known, describe, args, kwargs) as attempt, attempt.phase(phase):
                 yield
 
         return lambda function: around(function, marked)
+
+    def _described(
+        self, known: Known, describe: Callable[..., Known] | None, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> RunningAttempt:
+        """An attempt with what is known of one call; without that, and counted, where describing the call fails."""
+        if describe is not None:
+            try:
+                return self.attempt(**{**known, **describe(*args, **kwargs)})
+            except Exception:  # the measured work must not stop because of what was to be said of it
+                self.undescribed += 1
+        return self.attempt(**known)
 
     def terminal(self, attempt_id: str, kind: str, reason: str, at: Moment | None = None) -> None:
         """End an attempt of a process that can no longer do so itself.

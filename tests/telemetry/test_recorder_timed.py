@@ -176,3 +176,23 @@ def test_a_mark_may_be_made_of_an_earlier_moment(recorder: Recorder, tmp_path: P
     attempt.mark("compute_finish", Moment(5_000_000_500, 7_500))
     [events] = spooled(tmp_path)[1].values()
     assert [(5_000_000_000, 7_000), (5_000_000_500, 7_500)] == [(e.wall_ns, e.monotonic_ns) for e in events]
+
+
+@pytest.mark.parametrize("describe", [lambda _n: 1 / 0, lambda _n: {"size_in": float("nan")}, lambda _n: {"nonsense": 1}])
+def test_a_call_that_cannot_be_described_runs_and_is_recorded_without_it(
+    recorder: Recorder, tmp_path: Path, describe: Callable[[int], Any]
+) -> None:
+    @recorder.timed("service", host="n", family="sort", describe=describe)
+    def doubled(n: int) -> int:
+        return 2 * n
+
+    assert 14 == doubled(7)
+    assert 1 == recorder.undescribed
+    attempts = [
+        json.loads(line)
+        for path in tmp_path.rglob("*")
+        if path.is_file()
+        for line in path.read_bytes().splitlines()
+        if b'"attempt":' in line
+    ]
+    assert [("n", "sort")] == [(a["attempt"]["host"], a["attempt"]["family"]) for a in attempts]
