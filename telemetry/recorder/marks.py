@@ -120,8 +120,9 @@ class Recorder:
         """An attempt with what is known of one call; without that, and counted, where describing the call fails."""
         if describe is not None:
             try:
-                return self.attempt(**{**known, **describe(*args, **kwargs)})
-            except Exception:  # the measured work must not stop because of what was to be said of it
+                told: Known = {**known, **describe(*args, **kwargs)}
+                return self.attempt(**told)
+            except Exception:  # noqa: BLE001  the measured work must not stop because of what was to be said of it
                 self.undescribed += 1
         return self.attempt(**known)
 
