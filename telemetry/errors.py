@@ -9,6 +9,9 @@ PhasecastError
 ├── NoEvidence          nothing known to answer from; says what to ingest
 ├── Busy                the ingest queue is full; send again later
 ├── NotReached          the API did not answer; names the address
+├── NoToken             the API wants a token, or knows none like the one that was sent
+├── WrongScope          the token is good, but not for this call
+├── TooMany             more requests than one caller may send; says when to go on
 └── StoreError          the store cannot serve
     ├── StoreHeld       another process owns the file; names it and the way to a copy
     ├── NewerStore      the file was written by a newer program
@@ -62,6 +65,18 @@ class Busy(PhasecastError):
 
 class NotReached(PhasecastError):
     """The API did not answer."""
+
+
+class NoToken(PhasecastError):
+    """The API wants a token that it knows."""
+
+
+class WrongScope(PhasecastError):
+    """The token is not for this call."""
+
+
+class TooMany(PhasecastError):
+    """One caller sent more requests than it may."""
 
 
 class StoreError(PhasecastError):

@@ -214,6 +214,24 @@ class Grant(Row):
     revoked_ns: Annotated[int | None, Field(description="When it was revoked, UTC ns; null while it stands.")] = None
 
 
+class Token(Row):
+    """Permission to call the API; the secret itself is never kept."""
+
+    table: ClassVar[str] = "tokens"
+    title: ClassVar[str] = "Tokens that the API takes: the hash of each, what it is for, until when. The secret is never kept."
+    key: ClassVar[tuple[str, ...]] = ("token_id",)
+    versioned: ClassVar[bool] = True
+
+    token_id: Annotated[Id, Field(description="Identity; the part of the token between its two underscores.")]
+    name: Annotated[Id, Field(description="Who or what it was made for.")]
+    scopes: Annotated[list[str], Field(min_length=1, description="Calls it is good for: ingest, query; admin is good for all.")]
+    sha256: Annotated[str, Field(min_length=64, max_length=64, description="SHA-256 of the whole token, hex.")]
+    last_four: Annotated[str, Field(min_length=4, max_length=4, description="Its last four characters, to tell tokens apart.")]
+    created_ns: Annotated[Ns, Field(description="When it was made, UTC ns.")]
+    expires_ns: Annotated[Ns | None, Field(description="When it ends, UTC ns; null if it does not.")] = None
+    revoked_ns: Annotated[Ns | None, Field(description="When it was revoked, UTC ns; null while it stands.")] = None
+
+
 class StateRow(Row):
     """A named value of the service that must survive a restart."""
 
@@ -264,6 +282,7 @@ TABLES: tuple[type[Row], ...] = (
     PlanAnswer,
     PlanOutcome,
     ModelFile,
+    Token,
     StateRow,
     Quarantine,
     Commit,

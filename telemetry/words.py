@@ -103,6 +103,14 @@ class Purpose(StrEnum):
     CALIBRATION = "calibration"
 
 
+class Scope(StrEnum):
+    """What a token is good for: sending what happened, asking, or everything."""
+
+    INGEST = "ingest"
+    QUERY = "query"
+    ADMIN = "admin"
+
+
 @dataclass(frozen=True)
 class Phase:
     """A span between two boundaries.

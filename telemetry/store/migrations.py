@@ -44,6 +44,7 @@ STEPS: tuple[Step, ...] = (
             "observations": "SELECT *, 1 AS outcomes FROM {old}",
         },
     ),
+    Step(to=4),  # new table: tokens
 )
 """All steps there ever were, in order. The last one's `to` is the version this program writes."""
 
