@@ -6,12 +6,10 @@ Kept and read by the thread that takes events in and answers; upkeep's view take
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from predictors.contexts import Context
-from telemetry.rows import Row
-from telemetry.tables import Attempt, Event
+from telemetry.columns import Columns
 from telemetry.words import PHASES, EventKind
 
 MOST = 10_000
@@ -51,13 +49,14 @@ class Sightings:
     def __init__(self) -> None:
         self._seen: OrderedDict[str, Sighting] = OrderedDict()
 
-    def note(self, commit: int, rows: Iterable[Row]) -> None:
+    def note(self, commit: int, attempts: Columns, events: Columns) -> None:
         """Take in the attempts and events that became known at `commit`."""
-        for row in rows:
-            if isinstance(row, Attempt):
-                self._at(row.attempt_id, commit).context = Context.of(row.model_dump())
-            elif isinstance(row, Event):
-                _mark(self._at(row.attempt_id, commit), row)
+        names = tuple(attempts.values)
+        for values in attempts.tuples():
+            record = dict(zip(names, values, strict=True))
+            self._at(record["attempt_id"], commit).context = Context.of(record)
+        for attempt_id, kind, clock_id, monotonic_ns in events.tuples("attempt_id", "kind", "clock_id", "monotonic_ns"):
+            _mark(self._at(attempt_id, commit), kind, clock_id, monotonic_ns)
 
     def of(self, attempt_id: str, after: int) -> Sighting | None:
         """The attempt, if anything of it was committed after `after`."""
@@ -75,13 +74,13 @@ class Sightings:
         return found
 
 
-def _mark(seen: Sighting, event: Event) -> None:
+def _mark(seen: Sighting, kind: EventKind, clock_id: str | None, monotonic_ns: int | None) -> None:
     """Open and close phases by one event; a phase seen to be over does not open again by an event that comes late."""
-    over = CLOSED.get(event.kind, ())
+    over = CLOSED.get(kind, ())
     if seen.phases:
         for name in over:
             seen.phases.pop(name, None)
     seen.closed.update(over)
-    for name in OPENED[event.kind]:
+    for name in OPENED[kind]:
         if name not in seen.closed and name not in seen.phases:
-            seen.phases[name] = RunningPhase(event.clock_id, event.monotonic_ns, 0.0)
+            seen.phases[name] = RunningPhase(clock_id, monotonic_ns, 0.0)

@@ -5,13 +5,15 @@ A refused item never keeps the others out. The reply has one result per item, in
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import orjson
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import ValidationError
 
+from telemetry.columns import Columns
+from telemetry.columns import read as read_columns
 from telemetry.errors import BadField, TooLarge
 from telemetry.rows import Row
 from telemetry.store.batch import Batch, Receipt, Result
@@ -22,6 +24,12 @@ MOST_ITEMS = 10_000
 """Attempts and events (count) that one request may hold."""
 _EARLIEST_WALL_NS = 10**17
 """1973 in ns. Today's time in us, ms or s lies below it, and so does 0 for something that has not happened."""
+_NO_NUMBER: dict[str, tuple[str, tuple[type, ...]]] = {
+    "BIGINT": ("a whole number, unquoted", (str, bool)),
+    "DOUBLE": ("a number, unquoted", (str, bool)),
+    "BOOLEAN": ("true or false, unquoted", (str, int, float)),
+}
+"""By kind of column: what belongs there, and what could be taken for it."""
 _UNITS = ((10**14, "microseconds", "1000"), (10**11, "milliseconds", "10^6"), (1, "seconds", "10^9"))
 
 
@@ -34,51 +42,37 @@ class Refusal:
     result: Literal["refused"] = "refused"
 
 
-class _Body(BaseModel):
-    """A body in which nothing is wrong."""
-
-    model_config = ConfigDict(extra="forbid")
-
-    attempts: list[Attempt] = []
-    events: list[Event] = []
-
-
 @dataclass(frozen=True)
 class Prepared:
-    """A body that was read: the batch to commit, and per item either its refusal or None where it is in the batch.
+    """A body that was read: the rows to commit, and per item either its refusal or None where it is among the rows."""
 
-    The batch holds the attempts first, then the events.
-    """
-
-    batch: Batch
+    rows: tuple[Columns, Columns]
     attempts: tuple[Refusal | None, ...]
     events: tuple[Refusal | None, ...]
 
+    @property
+    def batch(self) -> Batch:
+        """What is to be committed: the attempts first, then the events."""
+        return Batch((), columns=self.rows)
+
+    def new(self, receipt: Receipt) -> tuple[Columns, Columns]:
+        """Attempts and events that the store had not known before."""
+        news = [result.result == "new" for result in receipt.results]
+        if all(news):
+            return self.rows
+        attempts, events = self.rows
+        return attempts.only(news[: attempts.size]), events.only(news[attempts.size :])
+
 
 def read(raw: bytes) -> Prepared:
-    """Read a request's body as it arrived: JSON in UTF-8, as `prepare` takes it.
-
-    Validating while parsing is twice as fast as one after the other; only a body in which something is wrong is read again,
-    item by item, to tell what. Raises BadField, TooLarge.
-    """
-    try:
-        body = _Body.model_validate_json(raw)
-    except ValidationError:
-        return prepare(_parsed(raw))
-    if len(body.attempts) + len(body.events) > MOST_ITEMS or any(event.wall_ns < _EARLIEST_WALL_NS for event in body.events):
-        return prepare(_parsed(raw))
-    rows: tuple[Row, ...] = (*body.attempts, *body.events)
-    return Prepared(Batch(rows), (None,) * len(body.attempts), (None,) * len(body.events))
-
-
-def _parsed(raw: bytes) -> dict[str, Any]:
+    """Read a request's body as it arrived: JSON in UTF-8, as `prepare` takes it. Raises BadField, TooLarge."""
     try:
         body = orjson.loads(raw)
     except orjson.JSONDecodeError as error:
         raise BadField("body", str(error), "send one JSON object in UTF-8, without NaN or Infinity") from error
     if not isinstance(body, dict):
         raise BadField("body", type(body).__name__, "send one JSON object with attempts and events")
-    return body
+    return prepare(body)
 
 
 def prepare(body: Mapping[str, Any]) -> Prepared:
@@ -95,13 +89,22 @@ def prepare(body: Mapping[str, Any]) -> Prepared:
             raise BadField(name, type(items).__name__, f"give a list of {name}")
     if (size := sum(map(len, given.values()))) > MOST_ITEMS:
         raise TooLarge("events", size, f"send at most {MOST_ITEMS} attempts and events in one request")
-    attempts = [_read(Attempt, item) for item in given["attempts"]]
-    events = [_read(Event, item) for item in given["events"]]
-    return Prepared(
-        Batch(tuple(row for row in (*attempts, *events) if isinstance(row, Row))),
-        tuple(None if isinstance(row, Row) else row for row in attempts),
-        tuple(None if isinstance(row, Row) else row for row in events),
-    )
+    (attempts, no_attempts), (events, no_events) = _taken(Attempt, given["attempts"]), _taken(Event, given["events"])
+    return Prepared((attempts, events), no_attempts, no_events)
+
+
+def _taken(table: type[Attempt | Event], items: Sequence[Any]) -> tuple[Columns, tuple[Refusal | None, ...]]:
+    """The items that are rows, and per item None or why it is not; looked at one by one only where one may be wrong."""
+    columns = read_columns(table, items)
+    if columns is not None and not _too_early(columns):
+        return columns, (None,) * len(items)
+    found = [_read(table, item) for item in items]
+    refusals = tuple(one if isinstance(one, Refusal) else None for one in found)
+    return Columns.of(table, [one for one in found if isinstance(one, Row)]), refusals
+
+
+def _too_early(columns: Columns) -> bool:
+    return min(columns.values.get("wall_ns", ()), default=_EARLIEST_WALL_NS) < _EARLIEST_WALL_NS
 
 
 def reply(prepared: Prepared, receipt: Receipt) -> dict[str, Any]:
@@ -118,13 +121,28 @@ def _told(found: Iterable[Result | Refusal]) -> list[dict[str, str | None]]:
 
 def _read(table: type[Attempt | Event], item: object) -> Attempt | Event | Refusal:
     """One item as a row, or why not."""
+    problems = _mistyped(table, item) if isinstance(item, Mapping) else {}
     try:
         row = table.model_validate(item)
     except ValidationError as error:
-        return Refusal(_given_id(table, item), _sendable("; ".join(_problem(table, fault) for fault in error.errors()[:5])))
+        for fault in error.errors()[:5]:
+            field = ".".join(str(part) for part in fault["loc"]) or table.table
+            problems.setdefault(field, _problem(table, field, fault))
+    if problems:
+        return Refusal(_given_id(table, item), _sendable("; ".join(problems.values())))
     if isinstance(row, Event) and row.wall_ns < _EARLIEST_WALL_NS:
         return Refusal(row.event_id, f"wall_ns: got {row.wall_ns}; {_unit_advice(row.wall_ns)}")
     return row
+
+
+def _mistyped(table: type[Row], item: Mapping[str, Any]) -> dict[str, str]:
+    """Numbers sent as text or truth values, and the other way round, by field: a guess at what was meant may be wrong."""
+    found = {}
+    for column in table.columns()[: len(table.model_fields)]:
+        wanted, wrong = _NO_NUMBER.get(column.sql, ("", ()))
+        if type(value := item.get(column.name)) in wrong:
+            found[column.name] = f"{column.name}: got {repr(value)[:80]}; it should be {wanted}"
+    return found
 
 
 def _given_id(table: type[Row], item: object) -> str:
@@ -137,9 +155,8 @@ def _sendable(text: str) -> str:
     return text.encode(errors="backslashreplace").decode()
 
 
-def _problem(table: type[Row], fault: Mapping[str, Any]) -> str:
+def _problem(table: type[Row], field: str, fault: Mapping[str, Any]) -> str:
     """One fault as field, what was got, and the remedy."""
-    field = ".".join(str(part) for part in fault["loc"]) or table.table
     got = f"got {repr(fault['input'])[:80]}" if fault["type"] != "missing" else "missing"
     return f"{field}: {got}; {_remedy(table, field, fault)}"
 

@@ -81,6 +81,11 @@ class Store:
         """Number of the newest commit on disk; 0 for a new store."""
         return self._writer.last_commit
 
+    @property
+    def pending_rows(self) -> int:
+        """Rows (count) that wait for the writer."""
+        return self._writer.pending_rows
+
     def set_url(self, url: str) -> None:
         """Say in the lock file where the API answers, once the port is known."""
         self._lock.set_url(url)

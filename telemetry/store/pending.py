@@ -28,9 +28,14 @@ class Pending:
         self._closed = False
         self._changed = threading.Condition()
 
+    @property
+    def rows(self) -> int:
+        """Rows (count) that wait now."""
+        return self._rows
+
     def put(self, batch: Batch) -> Future[Receipt]:
         """Queue a batch without blocking. Raises Busy when full; a batch larger than the bound goes in alone."""
-        size = len(batch.rows) + len(batch.closes)
+        size = batch.n_rows + len(batch.closes)
         with self._changed:
             if self._closed:
                 raise StoreError("store", "closed", "open it again")

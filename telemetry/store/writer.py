@@ -55,6 +55,11 @@ class Writer:
         self._thread = threading.Thread(target=self._run, name="store-writer", daemon=True)
         self._thread.start()
 
+    @property
+    def pending_rows(self) -> int:
+        """Rows (count) that wait to be written."""
+        return self._pending.rows
+
     def submit(self, batch: Batch) -> Future[Receipt]:
         """Queue a batch. Raises Busy."""
         return self._pending.put(batch)

@@ -8,12 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
+from itertools import chain, islice
 from operator import attrgetter
 from typing import Any
 
 import duckdb
 import pyarrow as pa
 
+from telemetry.columns import Columns
 from telemetry.rows import Row
 from telemetry.store.batch import Batch, Result
 
@@ -42,11 +44,25 @@ class Written:
     known: int = 0
 
 
+Step = tuple[int, int | None, Values]
+"""(batch, position, values) of a row, or (batch, None, key) of a closing."""
+
+
 @dataclass
 class _Share:
-    """One table's part of a group: (batch, position, values) per row, or (batch, None, key) for a closing; in order."""
+    """One table's part of a group: steps in order, and whole columns with their batch and the position of their first row."""
 
-    steps: list[tuple[int, int | None, Values]] = field(default_factory=list)
+    steps: list[Step] = field(default_factory=list)
+    whole: list[tuple[int, int, Columns]] = field(default_factory=list)
+
+    def all_steps(self) -> list[Step]:
+        """The columns' rows as steps among the others, in order; a table with columns has no closings."""
+        if not self.whole:
+            return self.steps
+        spread = (
+            (number, place, row) for number, first, columns in self.whole for place, row in enumerate(columns.tuples(), first)
+        )
+        return sorted([*spread, *self.steps], key=lambda step: (step[0], step[1] or 0))
 
 
 def write_group(
@@ -57,18 +73,43 @@ def write_group(
     Where `all_new` is said of the keys of unversioned rows, they are not looked up, and the engine's ConstraintException tells
     that one of them was known.
     """
-    written = Written([[Result("", "new")] * len(batch.rows) for batch in batches])
+    written = Written([[Result("", "new")] * batch.n_rows for batch in batches])
     for table, share in _by_table(batches).items():
+        if all_new and not share.steps and _append(connection, table, share.whole, commit, written):
+            continue
+        steps = share.all_steps()
         if table.versioned:
-            changed, results = _replace_versions(connection, table, share, commit)
+            changed, results = _replace_versions(connection, table, steps, commit)
         else:
-            changed, results = _keep_first(connection, table, share, commit, all_new=all_new)
+            changed, results = _keep_first(connection, table, steps, commit, all_new=all_new)
             written.known += len(results) - changed
         written.changed += changed
-        for (number, position, _), result in zip(share.steps, results, strict=True):
+        for (number, position, _), result in zip(steps, results, strict=True):
             if position is not None:
                 written.results[number][position] = result
     return written
+
+
+def _append(
+    connection: duckdb.DuckDBPyConnection,
+    table: type[Row],
+    whole: Sequence[tuple[int, int, Columns]],
+    commit: int,
+    written: Written,
+) -> bool:
+    """Write columns whose keys are said to be new, as they are; False, and nothing is written, if a key comes twice."""
+    parts = [columns for _, _, columns in whole]
+    keys = [key for columns in parts for key in columns.tuples(*table.key)]
+    if len(set(keys)) < len(keys):
+        return False
+    if keys:
+        together = {name: [*chain.from_iterable(columns.values[name] for columns in parts)] for name in table.model_fields}
+        _with_incoming(connection, _arrow(table, together.values()), _insertion(table, commit))
+    written.changed += len(keys)
+    told = iter(keys)
+    for number, first, columns in whole:
+        written.results[number][first : first + columns.size] = [Result(_id(key), "new") for key in islice(told, columns.size)]
+    return True
 
 
 def _by_table(batches: Sequence[Batch]) -> dict[type[Row], _Share]:
@@ -77,8 +118,12 @@ def _by_table(batches: Sequence[Batch]) -> dict[type[Row], _Share]:
     for number, batch in enumerate(batches):
         for closed, key in batch.closes:
             shares.setdefault(closed, _Share()).steps.append((number, None, key))
+        first = 0
+        for one in batch.columns:
+            shares.setdefault(one.table, _Share()).whole.append((number, first, one))
+            first += one.size
         table: type[Row] | None = None
-        for position, row in enumerate(batch.rows):
+        for position, row in enumerate(batch.rows, first):
             if type(row) is not table:
                 table = type(row)
                 steps, values = shares.setdefault(table, _Share()).steps, _values(table)
@@ -87,10 +132,10 @@ def _by_table(batches: Sequence[Batch]) -> dict[type[Row], _Share]:
 
 
 def _keep_first(
-    connection: duckdb.DuckDBPyConnection, table: type[Row], share: _Share, commit: int, *, all_new: bool
+    connection: duckdb.DuckDBPyConnection, table: type[Row], steps: Sequence[Step], commit: int, *, all_new: bool
 ) -> tuple[int, list[Result]]:
     """Rows written once: the first under a key stays, whatever comes later is compared with it."""
-    rows = [values for _, _, values in share.steps]
+    rows = [values for _, _, values in steps]
     keys = [*map(_key(table), rows)]
     kept: dict[Key, Values] = {}
     for key, values in zip(keys, rows, strict=True):
@@ -113,15 +158,15 @@ def _keep_first(
 
 
 def _replace_versions(
-    connection: duckdb.DuckDBPyConnection, table: type[Row], share: _Share, commit: int
+    connection: duckdb.DuckDBPyConnection, table: type[Row], steps: Sequence[Step], commit: int
 ) -> tuple[int, list[Result]]:
     """Rows that replace each other: only the last version of a key within the group is ever seen, so only it is written."""
     key_of = _key(table)
-    keys = [values if position is None else key_of(values) for _, position, values in share.steps]
+    keys = [values if position is None else key_of(values) for _, position, values in steps]
     standing = _stored(connection, table, dict.fromkeys(keys), "known_until IS NULL")
     final: dict[Key, Values | None] = {}
     results = []
-    for key, (_, position, values) in zip(keys, share.steps, strict=True):
+    for key, (_, position, values) in zip(keys, steps, strict=True):
         if position is None:
             final[key] = None
         elif final.get(key, standing.get(key)) == values:
@@ -140,7 +185,7 @@ def _replace_versions(
 def _insert(connection: duckdb.DuckDBPyConnection, table: type[Row], rows: Collection[Values], commit: int) -> None:
     """Add rows, all known from `commit`; ConstraintException where a key is taken."""
     if rows:
-        _with_incoming(connection, _columns(table, rows), _insertion(table, commit))
+        _with_incoming(connection, _arrow(table, zip(*rows, strict=True)), _insertion(table, commit))
 
 
 def _insert_unknown(connection: duckdb.DuckDBPyConnection, table: type[Row], rows: Collection[Values], commit: int) -> set[Key]:
@@ -148,7 +193,7 @@ def _insert_unknown(connection: duckdb.DuckDBPyConnection, table: type[Row], row
     if not rows:
         return set()
     statement = f"{_insertion(table, commit)} ON CONFLICT DO NOTHING RETURNING {', '.join(table.key)}"
-    return set(_with_incoming(connection, _columns(table, rows), statement))
+    return set(_with_incoming(connection, _arrow(table, zip(*rows, strict=True)), statement))
 
 
 def _insertion(table: type[Row], commit: int) -> str:
@@ -156,10 +201,10 @@ def _insertion(table: type[Row], commit: int) -> str:
     return f"INSERT INTO {table.table} ({names}, known_from) SELECT {names}, {commit:d} FROM incoming"  # noqa: S608  our own names
 
 
-def _columns(table: type[Row], rows: Iterable[Values]) -> pa.Table:
+def _arrow(table: type[Row], columns: Iterable[Sequence[Any]]) -> pa.Table:
+    """An Arrow table of a table's own columns, given in its order."""
     kinds = _kinds(table)
-    columns = [pa.array(values, kind) for kind, values in zip(kinds.values(), zip(*rows, strict=True), strict=True)]
-    return pa.table(columns, names=list(kinds))
+    return pa.table([pa.array(values, kind) for values, kind in zip(columns, kinds.values(), strict=True)], names=list(kinds))
 
 
 def _stored(connection: duckdb.DuckDBPyConnection, table: type[Row], keys: Iterable[Key], which: str) -> Mapping[Key, Values]:

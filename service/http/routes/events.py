@@ -48,6 +48,5 @@ async def post_events(request: Request) -> Response:
     raw = await body_of(request, at.settings.body_limit_bytes)
     prepared = ingest.read(raw)
     receipt = await asyncio.wrap_future(at.store.submit(prepared.batch))
-    told = zip(prepared.batch.rows, receipt.results, strict=True)
-    at.lineup.sightings.note(receipt.commit, [row for row, result in told if result.result == "new"])
+    at.lineup.sightings.note(receipt.commit, *prepared.new(receipt))
     return Response(orjson.dumps(ingest.reply(prepared, receipt)), media_type="application/json")

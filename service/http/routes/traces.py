@@ -20,13 +20,14 @@ from service.http.limits import body_of, unpacked
 from service.http.openapi import takes
 from service.http.problems import problem
 from service.http.running import Running, running
+from telemetry.columns import Columns
 from telemetry.errors import BadField, Busy, DiskFull, TooLarge
 from telemetry.importers.cells import reason
 from telemetry.importers.contract import Options
 from telemetry.importers.otlp_rows import Taken, last_seen_ns, taken
 from telemetry.importers.otlp_wire import from_json, from_protobuf
 from telemetry.store.batch import Batch
-from telemetry.tables import Event, Observation
+from telemetry.tables import Attempt, Event, Observation
 
 router = APIRouter(prefix="/v1", tags=["events"])
 JSON, PROTOBUF = "application/json", "application/x-protobuf"
@@ -131,7 +132,9 @@ async def _commit(at: Running, done: Sequence[Taken]) -> dict[str, str]:
     rows = tuple(row for one in done for row in one.rows if not isinstance(row, Observation))
     receipt = await asyncio.wrap_future(at.store.submit(Batch(rows)))
     told = list(zip(rows, receipt.results, strict=True))
-    at.lineup.sightings.note(receipt.commit, [row for row, result in told if result.result == "new"])
+    new = [row for row, result in told if result.result == "new"]
+    attempts, events = ([row for row in new if isinstance(row, table)] for table in (Attempt, Event))
+    at.lineup.sightings.note(receipt.commit, Columns.of(Attempt, attempts), Columns.of(Event, events))
     conflicts = {
         row.attempt_id: f"{row.kind} of {row.attempt_id}: {result.problem}"
         for row, result in told
