@@ -1,0 +1,225 @@
+"""Slow periods of hosts: per host a level z of log time, followed through the outcomes that become known.
+
+    log T = centre + z_host(t) + residual,      z wanders, jumps rarely, and returns to 0
+
+A host's long-run speed is in the centre already, so z is drawn to 0. Its clock counts both outcomes and seconds: one of either
+moves it by 1 / `memory`, that is by a random step of variance 2 tau^2 / `memory`, so a silent night ages what was known. A
+filter on a grid of levels (`levels`) takes each outcome by its likelihood: Huber's near the level and bounded far from it, so
+that one stall moves little while a slow-down of all outcomes is followed at once; a bound ("lasted longer than this") by the
+probability of passing it. Runs still going are no part of the state: they bear on it while they last.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.special import log_ndtr
+
+from predictors.contexts import Context
+from predictors.distribution import Array
+from predictors.levels import Levels, levels_of
+from predictors.model import Change
+from telemetry.errors import BadField
+from telemetry.words import Ended
+
+HUBER = 2.0
+"""Scales from the level beyond which an outcome weighs by its distance, not by the square of it."""
+MOST_SAID = 6.0
+"""Bound on what one outcome says, in nats: past it an outcome is a stall, and tells nothing of the host."""
+JUMP = 0.02
+"""Probability per outcome that the level was drawn afresh."""
+
+
+@dataclass(frozen=True, slots=True)
+class HostOutcome:
+    """What one phase of an attempt tells about its host at `at_s`, when it ended or was last seen (any clock shared by all).
+
+    `residual` is log time minus the centre for its context and `scale` its standard deviation while the host is as usual. Phases
+    that have not completed are known to have lasted longer. `sign` -1 takes back a version that was told before.
+    """
+
+    host: str
+    at_s: float
+    residual: float
+    scale: float
+    ended: Ended = Ended.COMPLETED
+    sign: int = 1
+
+
+def told(
+    changes: Sequence[Change], at_s: Sequence[float], place: Callable[[str, Context], tuple[float, float]]
+) -> list[HostOutcome]:
+    """What changes of observations, one time each, tell about hosts; `place` gives centre and scale of a phase's log time.
+
+    Phases of unknown hosts and of zero length tell nothing of a host's pace.
+    """
+    outcomes = []
+    for change, time_s in zip(changes, at_s, strict=True):
+        if change.context.host is not None and change.duration_s > 0.0:
+            centre, scale = place(change.phase, change.context)
+            residual = math.log(change.duration_s) - centre
+            outcomes.append(HostOutcome(change.context.host, time_s, residual, scale, change.ended, change.sign))
+    return outcomes
+
+
+@dataclass(frozen=True)
+class Memory:
+    """How fast levels move: standard deviation `tau` in units of the usual scale, relaxation in outcomes and in seconds."""
+
+    tau: float
+    outcomes: float
+    seconds: float
+
+
+STEADY = Memory(0.05, 300.0, 86_400.0)
+"""Held to unless the history says otherwise."""
+TAUS, OUTCOMES, SECONDS = (0.05, 0.25, 0.7), (3.0, 30.0, 300.0), (600.0, 7200.0, 86_400.0, 604_800.0)
+GAIN = 2.0
+"""Log likelihood by which another memory must do better."""
+LEARN_FROM, FOLD = 1000, 100
+"""Newest outcomes (count) memories are compared on, and those folded per host: earlier ones are long forgotten."""
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """One host: relative density of its level at `at_s`, and what runs there as (residual, scale)."""
+
+    at_s: float
+    density: Array
+    running: tuple[tuple[float, float], ...] = ()
+
+
+@dataclass(frozen=True)
+class NowCast:
+    """Levels of all hosts. Values never change: `after` makes the next one."""
+
+    memory: Memory
+    levels: Levels
+    hosts: Mapping[str, Host] = field(default_factory=lambda: MappingProxyType({}))
+
+    def after(self, outcomes: Sequence[HostOutcome]) -> NowCast:
+        """The levels once `outcomes` are known, in their order; late ones count for what they still say.
+
+        BadField where a number is not finite or a scale not positive. Taking back a finished outcome does nothing.
+        """
+        hosts = dict(self.hosts)
+        for outcome in outcomes:
+            _checked(outcome)
+            hosts[outcome.host] = self._next(self._host(outcome.host, outcome.at_s, hosts), outcome)[0]
+        return replace(self, hosts=MappingProxyType(hosts))
+
+    def state(self, host: str | None, at_s: float) -> tuple[float, float]:
+        """Mean and variance of a host's level at `at_s`: log time by which it is slower than in the long run."""
+        known = self._host(host or "", at_s, self.hosts)
+        density = self._aged(known.density, at_s - known.at_s, 0)
+        said = sum((_beyond(self.levels, *bound) for bound in known.running), np.zeros(len(density)))
+        return self.levels.moments(self.levels.normed(density * np.exp(said - said.max()))[0])
+
+    def _host(self, host: str, at_s: float, hosts: Mapping[str, Host]) -> Host:
+        return hosts.get(host) or Host(at_s, np.ones(len(self.levels.level)))
+
+    def _aged(self, told: Array, elapsed_s: float, outcomes: int) -> Array:
+        """A density later, or a likelihood earlier, by that many seconds and outcomes."""
+        aged, done = max(elapsed_s, 0.0) / self.memory.seconds, outcomes / self.memory.outcomes
+        return self.levels.moved(told, aged + done, 1.0 - math.exp(-(aged + JUMP * outcomes)))
+
+    def _next(self, host: Host, outcome: HostOutcome) -> tuple[Host, float]:
+        """The host after one outcome, and the log likelihood of that outcome."""
+        bound = (outcome.residual, outcome.scale)
+        if outcome.ended == Ended.RUNNING:
+            return replace(host, running=_with(host.running, bound, outcome.sign)), 0.0
+        if outcome.sign < 0:
+            return host, 0.0
+        later_s = outcome.at_s - host.at_s
+        said = (_near if outcome.ended == Ended.COMPLETED else _beyond)(self.levels, *bound)
+        likelihood = self._aged(np.exp(said), -later_s, 0) if later_s < 0.0 else np.exp(said)
+        density, evidence = self.levels.normed(self._aged(host.density, later_s, 1) * likelihood)
+        return Host(max(outcome.at_s, host.at_s), density, host.running), math.log(evidence)
+
+
+def fit(outcomes: Sequence[HostOutcome]) -> NowCast:
+    """Levels as of the last of `outcomes`, which are in the order of becoming known, with the memory that explains them best.
+
+    Memories are compared by marginal likelihood at a few points, those of outcomes first and those of seconds then.
+    """
+    finished = [outcome for outcome in outcomes if outcome.ended == Ended.COMPLETED and outcome.sign > 0]
+    unit = float(np.median([outcome.scale for outcome in finished])) if finished else 0.1
+    chains, newest = {tau: levels_of(unit, tau * unit) for tau in TAUS}, finished[-LEARN_FROM:]
+    best = _best(STEADY, [Memory(tau, n, STEADY.seconds) for tau in TAUS for n in OUTCOMES], chains, newest)
+    best = _best(best, [replace(best, seconds=seconds) for seconds in SECONDS], chains, newest)
+    return NowCast(best, chains[best.tau]).after(_newest_of_each(outcomes))
+
+
+def _best(held: Memory, others: Sequence[Memory], chains: Mapping[float, Levels], outcomes: Sequence[HostOutcome]) -> Memory:
+    """The likeliest memory, if it is likelier than the one held by GAIN."""
+    found, most = held, _likelihood(NowCast(held, chains[held.tau]), outcomes) + GAIN
+    for memory in others:
+        if memory != held and (likelihood := _likelihood(NowCast(memory, chains[memory.tau]), outcomes)) > most:
+            found, most = memory, likelihood
+    return found
+
+
+def _likelihood(blank: NowCast, outcomes: Sequence[HostOutcome]) -> float:
+    """Log marginal likelihood of outcomes, each predicted from those before it."""
+    hosts: dict[str, Host] = {}
+    total = 0.0
+    for outcome in outcomes:
+        known = blank._host(outcome.host, outcome.at_s, hosts)  # noqa: SLF001  one module, one class
+        hosts[outcome.host], said = blank._next(known, outcome)  # noqa: SLF001
+        total += said
+    return total
+
+
+def _newest_of_each(outcomes: Sequence[HostOutcome]) -> list[HostOutcome]:
+    """The newest finished outcomes of every host, and all that tells of running ones, in their order."""
+    left: dict[str, int] = {}
+    kept = []
+    for outcome in reversed(outcomes):
+        left[outcome.host] = left.get(outcome.host, FOLD) - (outcome.ended != Ended.RUNNING)
+        if left[outcome.host] >= 0 or outcome.ended == Ended.RUNNING:
+            kept.append(outcome)
+    return kept[::-1]
+
+
+def _near(levels: Levels, residual: float, scale: float) -> Array:
+    """Log likelihood of every level given a residual: Huber's, no lower than -MOST_SAID; a cell's width is part of the scale."""
+    spread = np.sqrt(scale**2 + levels.width**2 / 12.0)
+    away = np.abs(residual - levels.level) / spread
+    loss = np.where(away < HUBER, 0.5 * away**2, HUBER * (away - 0.5 * HUBER))
+    return np.asarray(np.maximum(np.log(scale / spread) - loss, -MOST_SAID))
+
+
+def _beyond(levels: Levels, bound: float, scale: float) -> Array:
+    """Log probability of every level that a residual passes a bound, no lower than -MOST_SAID."""
+    return np.asarray(np.maximum(log_ndtr((levels.level - bound) / scale), -MOST_SAID))
+
+
+def _with(running: tuple[tuple[float, float], ...], bound: tuple[float, float], sign: int) -> tuple[tuple[float, float], ...]:
+    """The running ones with one more, or without one that was told before."""
+    if sign > 0:
+        return (*running, bound)
+    place = next((i for i, other in enumerate(running) if other == bound), None)
+    return running if place is None else (*running[:place], *running[place + 1 :])
+
+
+def _checked(outcome: HostOutcome) -> None:
+    """Refuse what would spoil a host's level for good."""
+    if not (math.isfinite(outcome.at_s) and math.isfinite(outcome.residual)):
+        raise BadField("residual, at_s", (outcome.residual, outcome.at_s), "leave out phases of zero or unknown length")
+    if not (math.isfinite(outcome.scale) and outcome.scale > 0.0):
+        raise BadField("scale", outcome.scale, "give the positive standard deviation of log time")
+
+
+def shifted(log_quantiles: Array, log_median: ArrayLike, mean: ArrayLike, variance: ArrayLike, scale: ArrayLike) -> Array:
+    """Log quantiles (n, n_levels) of durations at a host in the given state; all else scalars or (n,).
+
+    They move by the mean, and away from the median as a normal law of that scale widens by the variance:
+    m + mean + sqrt(1 + variance / scale^2) (q - m).
+    """
+    middle, moved, more, own = (np.asarray(x, dtype=np.float64)[..., None] for x in (log_median, mean, variance, scale))
+    return np.asarray(middle + moved + np.sqrt(1.0 + more / own**2) * (log_quantiles - middle))
