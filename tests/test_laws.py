@@ -12,6 +12,7 @@ import pytest
 
 import predictors
 from predictors import families, hazards, laws
+from predictors.changing import Paced
 from predictors.contexts import Context
 from predictors.distribution import Distribution, HazardForm, Residual
 from predictors.frames import Frame
@@ -64,6 +65,7 @@ def grid() -> GridHazard:
 
 EXAMPLES: dict[type[Distribution], Callable[[], Distribution]] = {
     GridHazard: grid,
+    Paced: lambda: Paced(grid(), [0.5, 2.0, 1.0, 3.0, 0.1]),
     Residual: lambda: Residual(grid(), np.array([0.5, 0.01, 0.2, 3.0, 0.1])),
     families.Exponential: lambda: families.Exponential([0.003, 2.0, 2000.0]),
     families.Weibull: lambda: families.Weibull([0.003, 2.0], [0.7, 3.0]),
