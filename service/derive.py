@@ -52,13 +52,16 @@ def derived_to(reader: Reader) -> int:
     return int(orjson.loads(found[0][0])) if found else 0
 
 
-def derive(reader: Reader, ids: Sequence[str], upto: int) -> Derived:
-    """Observe these attempts as of `upto`; versions that changed are to be closed and replaced, in one commit."""
+def derive(reader: Reader, ids: Sequence[str], upto: int, newest: int) -> Derived:
+    """Observe these attempts by what came up to `upto`; versions standing at `newest` that changed are closed and replaced.
+
+    `newest` is at least `upto`: what an earlier round observed may have become known after events that wait for this one.
+    """
     if not ids:
         return Derived()
     attempts, events = asof.attempts(reader, ids, upto), asof.events(reader, ids, upto)
-    outdated, settled = asof.outdated(reader, ids, upto), asof.settled(reader, ids, upto)
-    standing, held = asof.standing(reader, ids, upto), asof.quarantined(reader, ids, upto)
+    outdated, settled = asof.outdated(reader, ids, newest), asof.settled(reader, ids, newest)
+    standing, held = asof.standing(reader, ids, newest), asof.quarantined(reader, ids, newest)
     observed, held_back = _by_attempt(standing), _by_attempt(held)
     done = Derived()
     rows: list[Row] = []

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from calibrate.evidence.reliability import Reliability
 from predictors.contexts import Context
 from service.engine import Question, Serving
+from service.intake import Intake
 from service.sightings import RunningPhase, Sightings
 from telemetry.errors import BadField, UnknownId
 from telemetry.ledger import PlanAnswer, Prediction
@@ -40,6 +41,7 @@ class Lineup:
     ledger: deque[Prediction | PlanAnswer] = field(default_factory=deque)
     reliability: Mapping[str, Reliability] = field(default_factory=dict)
     sightings: Sightings = field(default_factory=Sightings)
+    intake: Intake = field(default_factory=Intake)
     derived_to: int = 0
     learned_to: int = 0
     trouble: str | None = None

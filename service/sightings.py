@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from dataclasses import dataclass, field
+from itertools import groupby
+from operator import itemgetter
 
 from predictors.contexts import Context
 from telemetry.columns import Columns
@@ -55,8 +57,11 @@ class Sightings:
         for values in attempts.tuples():
             record = dict(zip(names, values, strict=True))
             self._at(record["attempt_id"], commit).context = Context.of(record)
-        for attempt_id, kind, clock_id, monotonic_ns in events.tuples("attempt_id", "kind", "clock_id", "monotonic_ns"):
-            _mark(self._at(attempt_id, commit), kind, clock_id, monotonic_ns)
+        boundaries = events.tuples("attempt_id", "kind", "clock_id", "monotonic_ns")
+        for attempt_id, its_own in groupby(boundaries, key=itemgetter(0)):
+            seen = self._at(attempt_id, commit)
+            for _, kind, clock_id, monotonic_ns in its_own:
+                _mark(seen, kind, clock_id, monotonic_ns)
 
     def of(self, attempt_id: str, after: int) -> Sighting | None:
         """The attempt, if anything of it was committed after `after`."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Sequence
 
 from calibrate.evidence.reliability import Reliability
@@ -23,6 +24,11 @@ from telemetry.tables import Observation
 
 log = logging.getLogger(__name__)
 IDLE_S = 0.5
+ROUND_ROWS = 10_000
+"""Rows (count) of commits that one round looks at, or a single commit: what came in at once is observed in slices."""
+COURTESY = 3.0
+"""A round waits for events under way to be taken in, for as many times its own length at most: while they come in without a
+pause, learning from them gets a quarter of the time and falls behind; it is done when they rest."""
 TROUBLED_S = 2.0
 """Pause after a round that failed: what failed may be a full disk."""
 
@@ -47,16 +53,17 @@ class Upkeep:
 
     def tick(self) -> None:
         """One round: what is committed now is observed, scored and learned; a finished fit takes over."""
-        upto = self._store.last_commit
-        # The queue is emptied after `upto` is read, so an answer always comes before the events it was about.
+        newest = self._store.last_commit
+        # The queue is emptied after `newest` is read, so an answer always comes before the events it was about.
         ledger = self._lineup.ledger
         taken = [ledger.popleft() for _ in range(len(ledger))]
         try:
-            left = [] if self._whole else self._recover(upto)
+            left = [] if self._whole else self._recover(newest)
+            upto = asof.slice_end(self._reader, self._derived_to, newest, ROUND_ROWS)
             ids = asof.touched(self._reader, self._derived_to, upto)
             if not self._whole:
-                ids = sorted({*ids, *asof.open_attempts(self._reader, upto)})
-            self._commit(taken, left, derive(self._reader, ids, upto), upto)
+                ids = sorted({*ids, *asof.open_attempts(self._reader, newest)})
+            self._commit(taken, left, derive(self._reader, ids, upto, newest), upto)
             self._whole = True
         except BaseException:
             ledger.extendleft(reversed(taken))
@@ -137,7 +144,13 @@ class Upkeep:
         self._refitter.maybe_start(self._lineup.learned_to, first=self._lineup.serving is None)
 
     def first_fit(self) -> None:
-        """Wait for the first fit where nothing can answer yet; for a process without a thread of rounds."""
+        """Take up all that is committed, and wait for the first fit where nothing can answer yet.
+
+        For a process without a thread of rounds.
+        """
+        newest = self._store.last_commit
+        while self._derived_to < newest:
+            self.tick()
         if self._lineup.serving is None:
             self._refitter.wait()
             self._swap()
@@ -147,7 +160,7 @@ class Upkeep:
         self._thread.start()
 
     def stop(self) -> None:
-        """End after a last round, so that no given answer and no committed event is left behind."""
+        """End after a last round, so that no given answer is left behind; events that are take their turn at the next start."""
         self._stopping.set()
         self._wake.set()
         if self._thread.is_alive():
@@ -161,6 +174,7 @@ class Upkeep:
         while not self._stopping.is_set():
             self._wake.wait(IDLE_S)
             self._wake.clear()
+            started_s = time.monotonic()
             try:
                 self.tick()
                 self._lineup.trouble = self._refitter.trouble
@@ -170,3 +184,6 @@ class Upkeep:
                 self._lineup.trouble = f"{type(error).__name__}: {error}"
                 pause_s = TROUBLED_S
             self._stopping.wait(pause_s)
+            self._lineup.intake.give_way(COURTESY * (time.monotonic() - started_s), self._stopping)
+            if self._derived_to < self._store.last_commit:
+                self._wake.set()

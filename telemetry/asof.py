@@ -84,6 +84,20 @@ def touched(reader: Reader, after: int, upto: int) -> list[str]:
     return [attempt_id for (attempt_id,) in reader.rows(sql, [after, upto, after, upto])]
 
 
+def slice_end(reader: Reader, after: int, upto: int, most_rows: int) -> int:
+    """The last commit of (after, upto] up to which at most so many rows were written, but at least the first of them.
+
+    `upto` where there is none.
+    """
+    sql = """
+        SELECT known_from, sum(written_rows) OVER (ORDER BY known_from) AS so_far FROM commits
+        WHERE known_from > ? AND known_from <= ?
+        QUALIFY so_far <= ? OR row_number() OVER (ORDER BY known_from) = 1 ORDER BY known_from DESC LIMIT 1
+    """
+    found = reader.rows(sql, [after, upto, most_rows])
+    return int(found[0][0]) if found else upto
+
+
 def standing(reader: Reader, ids: Sequence[str], commit: int) -> dict[str, Observation]:
     """Versions standing at `commit` of all observations of these attempts, absent ones too, by observation_id."""
     which = f"{_STANDING.format('t')} ORDER BY t.observation_id"

@@ -36,7 +36,7 @@ def serving_of(store_path: Path, runs: Sequence[Run]) -> Serving:
     with Store.open(store_path) as store:
         store.write(Batch(tuple(row for run in runs for row in (run.attempt, *run.events))))
         with store.reader() as reader:
-            derived = derive(reader, sorted(run.attempt.attempt_id for run in runs), store.last_commit)
+            derived = derive(reader, sorted(run.attempt.attempt_id for run in runs), store.last_commit, store.last_commit)
         assert derived.batch is not None
         fitted = fit_and_save(store, store.write(derived.batch).commit)
     assert fitted is not None

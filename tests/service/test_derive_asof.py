@@ -107,7 +107,7 @@ def test_the_store_as_of_any_commit_is_what_an_observer_knew_then(store: Store, 
             history[store.last_commit] = observer.seen()
             if high == len(sent) or data.draw(st.booleans(), label=f"upkeep after batch {place}"):
                 upto = store.last_commit
-                found = derive(reader, asof.touched(reader, derived_to, upto), upto)
+                found = derive(reader, asof.touched(reader, derived_to, upto), upto, store.last_commit)
                 observer.conclude()
                 if found.batch is not None:
                     store.write(found.batch)

@@ -100,6 +100,6 @@ def test_a_launch_is_observed_once_however_often_its_attempt_is_looked_at(living
     living.settle()
     with living.store.reader() as reader:
         standing = asof.standing(reader, [NAME], living.store.last_commit)
-        again = derive(reader, [NAME], living.store.last_commit)
+        again = derive(reader, [NAME], living.store.last_commit, living.store.last_commit)
     assert (None, "launch_only") == (standing[f"{NAME}/launch/0"].absence, standing[f"{NAME}/service/0"].absence)
     assert (None, []) == (again.batch, again.ended)

@@ -45,8 +45,9 @@ EXAMPLE: dict[str, Any] = {
 async def post_events(request: Request) -> Response:
     """Commit a batch. Each item gets a result of its own; a bad item never spoils the others."""
     at = running(request)
-    raw = await body_of(request, at.settings.body_limit_bytes)
-    prepared = ingest.read(raw)
-    receipt = await asyncio.wrap_future(at.store.submit(prepared.batch))
-    at.lineup.sightings.note(receipt.commit, *prepared.new(receipt))
+    with at.lineup.intake:
+        raw = await body_of(request, at.settings.body_limit_bytes)
+        prepared = ingest.read(raw)
+        receipt = await asyncio.wrap_future(at.store.submit(prepared.batch))
+        at.lineup.sightings.note(receipt.commit, *prepared.new(receipt))
     return Response(orjson.dumps(ingest.reply(prepared, receipt)), media_type="application/json")
