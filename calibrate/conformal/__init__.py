@@ -1,0 +1,1 @@
+"""Corrections that keep stated coverage true while hosts change."""
