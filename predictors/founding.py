@@ -40,6 +40,7 @@ class Rows:
     completed: Flags
     failed: Flags
     running: Flags
+    cancelled: Flags
     weight: Array
     known_from: Ints
 
@@ -55,6 +56,7 @@ def rows_in(frame: Frame, mine: Flags) -> Rows:
         completed=frame.completed[mine],
         failed=frame.failed[mine],
         running=frame.running[mine],
+        cancelled=frame.cancelled[mine] if len(frame.cancelled) else np.zeros(int(mine.sum()), dtype=bool),
         weight=frame.weight[mine],
         known_from=frame.known_from[mine],
     )
@@ -72,6 +74,7 @@ def rows_of(changes: Sequence[Change]) -> Rows:
         completed=np.array([c.ended == Ended.COMPLETED for c in came]),
         failed=np.array([c.ended == Ended.FAILED for c in came]),
         running=np.array([c.ended == Ended.RUNNING for c in came]),
+        cancelled=np.array([c.ended == Ended.CANCELLED for c in came]),
         weight=np.array([c.weight for c in came]),
         known_from=np.array([c.known_from for c in came], dtype=np.int64),
     )
@@ -185,13 +188,18 @@ def _level(mark: Marks, rows: Rows, group: Ints, n_groups: int, columns: int, ha
     """The nodes of one level; `group` numbers the node of each row."""
     weight = rows.weight * ~rows.running * _memory(group, rows.completed | rows.failed, half_life)
     causes = [events(mark, weight * cause, group, n_groups, columns) for cause in (rows.completed, rows.failed)]
+    cancelled = np.zeros((n_groups, columns))  # left to the system as untouched zeros where nothing was cancelled
+    if rows.cancelled.any():
+        cancelled = events(mark, weight * rows.cancelled, group, n_groups, columns)
     at_risk = exposure(mark, weight, group, n_groups, columns)
     running = _running(mark, rows, group, n_groups, columns)
     n, n_eff = np.bincount(group, rows.completed, n_groups), summed(group, weight * rows.completed, n_groups)
     last = np.zeros(n_groups, dtype=np.int64)
     np.maximum.at(last, group, np.where(rows.completed, rows.known_from, 0))
     happened = np.stack(causes, axis=1)
-    return [Node(happened[i], at_risk[i], running[i], int(n[i]), float(n_eff[i]), int(last[i])) for i in range(n_groups)]
+    return [
+        Node(happened[i], at_risk[i], running[i], int(n[i]), float(n_eff[i]), int(last[i]), cancelled[i]) for i in range(n_groups)
+    ]
 
 
 def _running(mark: Marks, rows: Rows, group: Ints, n_groups: int, columns: int) -> Ints:

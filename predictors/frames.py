@@ -30,6 +30,7 @@ class Frame:
     `contexts` are distinct and `phases` are names; `context` and `phase` index into them. Rows neither completed,
     failed nor running were cancelled or timed out. `uninformative` counts rows left out since they say nothing. `attempt` numbers
     the attempts rows belong to; it may be empty, and then nothing is learned of what phases of an attempt have in common.
+    `cancelled` may be empty as well: then cancellations are told from nothing, and count as censored alone.
     """
 
     contexts: tuple[Context, ...]
@@ -45,6 +46,7 @@ class Frame:
     known_from: Ints
     uninformative: int = 0
     attempt: Ints = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+    cancelled: Flags = field(default_factory=lambda: np.empty(0, dtype=bool))
 
     def __len__(self) -> int:
         return len(self.duration_s)
@@ -101,6 +103,7 @@ def frame_of(table: pa.Table) -> Frame:
         known_from=table["known_from"].to_numpy().astype(np.int64),
         uninformative=uninformative,
         attempt=table["attempt_id"].combine_chunks().dictionary_encode().indices.to_numpy(zero_copy_only=False).astype(np.int64),
+        cancelled=is_ended(table, Ended.CANCELLED),
     )
 
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from predictors import founding
+from predictors.causes import Incidence
 from predictors.contexts import Context
 from predictors.distribution import Array
 from predictors.frames import Frame
@@ -63,6 +64,12 @@ class HierarchicalHazards:
         """Probability of completing rather than failing, shape (n_pairs,), of phases that have lasted elapsed_s (n_pairs,)."""
         curves = self.predict(contexts, phases).curves
         return np.array([curve.p_complete_at(age_s) for curve, age_s in zip(curves, elapsed_s.tolist(), strict=True)])
+
+    def incidence(self, context: Context, phase: str) -> Incidence | None:
+        """How and when the phase ends, by cause; None where the fit told nothing of cancellations. NoEvidence as `predict`."""
+        if not self.knows(phase):
+            raise NoEvidence("phase", phase, "send completed attempts with this phase, or import recorded ones")
+        return self.strata[phase].incidence(context)
 
     def after(self, changes: Sequence[Change], commit: int) -> HierarchicalHazards:
         """The model that also knows `changes` up to `commit`; a phase met for the first time is placed by them alone."""

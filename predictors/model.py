@@ -8,6 +8,7 @@ from typing import Protocol
 
 import pyarrow as pa
 
+from predictors.causes import Incidence
 from predictors.contexts import CATEGORIES, NUMBERS, Context
 from predictors.distribution import Array, Distribution
 from predictors.frames import clock_weight, informative, seconds
@@ -63,6 +64,9 @@ class Model(Protocol):
 
     def p_complete(self, contexts: Sequence[Context], phases: Sequence[str], elapsed_s: Array) -> Array:
         """Probability of completing rather than failing, shape (n_pairs,), of phases that have lasted elapsed_s (n_pairs,)."""
+
+    def incidence(self, context: Context, phase: str) -> Incidence | None:
+        """How and when the phase ends, by cause; None where the fit told nothing of cancellations. NoEvidence as `predict`."""
 
     def after(self, changes: Sequence[Change], commit: int) -> Model:
         """The model that also knows `changes`, in their order, up to `commit`; self is untouched."""

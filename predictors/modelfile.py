@@ -9,8 +9,8 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -86,6 +86,14 @@ def packed(model: HierarchicalHazards) -> bytes:
     return target.getvalue()
 
 
+def forms(model: HierarchicalHazards) -> Iterator[HierarchicalHazards]:
+    """The model as programs up to this one would have saved the same fit, newest first: each tells less than the one before."""
+    yield model
+    strata = {phase: replace(stratum, counts_cancelled=False) for phase, stratum in model.strata.items()}
+    yield (without := replace(model, strata=strata))
+    yield replace(without, dependence=INDEPENDENT)
+
+
 def unpacked(content: bytes) -> HierarchicalHazards:
     """The model from a file's bytes."""
     with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
@@ -113,6 +121,8 @@ def _pack_stratum(at: str, s: Stratum, arrays: Arrays) -> dict[str, Any]:
     arrays[f"{at}.n"] = np.array([n.n for n in nodes], dtype=np.int64)
     arrays[f"{at}.n_eff"] = np.array([n.n_eff for n in nodes], dtype=np.float64)
     arrays[f"{at}.last_commit"] = np.array([n.last_commit for n in nodes], dtype=np.int64)
+    if s.counts_cancelled:
+        arrays[f"{at}.cancelled"] = np.array([n.cancelled for n in nodes]).reshape(len(nodes), columns)
     return {
         "phase": s.phase,
         "strength": s.strength,
@@ -127,8 +137,10 @@ def _pack_stratum(at: str, s: Stratum, arrays: Arrays) -> dict[str, Any]:
 def _unpack_stratum(at: str, words: Mapping[str, Any], arrays: Mapping[str, Any]) -> Stratum:
     names = ("events", "at_risk", "running", "n", "n_eff", "last_commit")
     events, at_risk, running, n, n_eff, last_commit = (arrays[f"{at}.{name}"] for name in names)
+    counts_cancelled = f"{at}.cancelled" in arrays
+    cancelled = arrays[f"{at}.cancelled"] if counts_cancelled else np.zeros_like(at_risk)
     nodes = {
-        name: Node(events[i], at_risk[i], running[i], int(n[i]), float(n_eff[i]), int(last_commit[i]))
+        name: Node(events[i], at_risk[i], running[i], int(n[i]), float(n_eff[i]), int(last_commit[i]), cancelled[i])
         for i, name in enumerate(words["nodes"])
     }
     return Stratum(
@@ -141,6 +153,7 @@ def _unpack_stratum(at: str, words: Mapping[str, Any], arrays: Mapping[str, Any]
         nodes=nodes,
         longest_s=words["longest_s"],
         fit_commit=words["fit_commit"],
+        counts_cancelled=counts_cancelled,
     )
 
 

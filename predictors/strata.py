@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from predictors import tails
+from predictors.causes import Incidence, incidence_of
 from predictors.contexts import LEVELS, Context
 from predictors.counts import UNIT, exposure, marks
 from predictors.distribution import Array, Support
@@ -29,7 +30,8 @@ class Node:
     """Counts of one node.
 
     `events` (2, n_columns) are completed and failed, `at_risk` (n_columns,) their exposure, `running` (n_columns,) that of
-    running rows in units of 1 / counts.UNIT. `n` counts completed outcomes, `n_eff` is their weight after decay.
+    running rows in units of 1 / counts.UNIT. `n` counts completed outcomes, `n_eff` is their weight after decay. `cancelled`
+    (n_columns,) are cancellations: they are no event to the law of completion, only to the incidence of causes.
     """
 
     events: Array
@@ -38,15 +40,23 @@ class Node:
     n: int
     n_eff: float
     last_commit: int
+    cancelled: Array
 
     @classmethod
     def empty(cls, n_columns: int) -> Node:
         """A node without evidence."""
-        return cls(np.zeros((2, n_columns)), np.zeros(n_columns), np.zeros(n_columns, dtype=np.int64), 0, 0.0, 0)
+        none = np.zeros(n_columns)
+        return cls(np.zeros((2, n_columns)), none, np.zeros(n_columns, dtype=np.int64), 0, 0.0, 0, none.copy())
 
     def copy(self) -> Node:
         """A copy with arrays of its own."""
-        return Node(self.events.copy(), self.at_risk.copy(), self.running.copy(), self.n, self.n_eff, self.last_commit)
+        return replace(
+            self,
+            events=self.events.copy(),
+            at_risk=self.at_risk.copy(),
+            running=self.running.copy(),
+            cancelled=self.cancelled.copy(),
+        )
 
 
 @dataclass(frozen=True)
@@ -55,7 +65,7 @@ class Stratum:
 
     `strength` holds kappa and `half_life` the memory in outcomes (None: unlimited), one per name in contexts.LEVELS;
     `prior` (2, n_columns) is the root's parent; `longest_s` the longest duration or bound known; a row that became known
-    by `fit_commit` was standardised without itself.
+    by `fit_commit` was standardised without itself. `counts_cancelled` is False in a fit that was saved without cancellations.
     """
 
     phase: str
@@ -67,6 +77,7 @@ class Stratum:
     nodes: Mapping[str, Node]
     longest_s: float
     fit_commit: int
+    counts_cancelled: bool = True
     places: dict[Context, tuple[float, float, float]] = field(default_factory=dict, repr=False, compare=False)
     curves: dict[Context, Curve] = field(default_factory=dict, repr=False, compare=False)
 
@@ -109,6 +120,26 @@ class Stratum:
         support = Support(level, evidence.n, evidence.n_eff, self.longest_s, evidence.last_commit, level == LEVELS[-1])
         return curve_of(hazards, centre + spread * self.edges, spread, max(np.log(max(self.longest_s, 1e-300)), centre), support)
 
+    def incidence(self, context: Context) -> Incidence | None:
+        """How and when the context's phase ends, by cause; None where cancellations were not counted.
+
+        Above the root stands its prior, with cancellations in the share they have among all that ended.
+        """
+        if not self.counts_cancelled:
+            return None
+        centre, spread, _ = self.place(context)
+        root = self.nodes[self.phase]
+        lost = root.cancelled.sum()
+        lost_share = lost / max(lost + root.events.sum(), LEAST)
+        hazards = np.concatenate([self.prior, lost_share * self.prior.sum(axis=0)[None, :]])
+        for depth, key in enumerate(context.path(self.phase)):
+            node = self.nodes.get(key)
+            if node is not None:
+                at_risk = node.at_risk + node.running / UNIT
+                hazards = shrunk(np.concatenate([node.events, node.cancelled[None, :]]), at_risk, hazards, self.strength[depth])
+        log_cap = max(np.log(max(self.longest_s, 1e-300)), centre)
+        return incidence_of(hazards, centre + spread * self.edges, spread, log_cap, self.curve(context).support)
+
     def after(self, changes: Sequence[Change]) -> Stratum:
         """The stratum once `changes` of its phase have been taken in, in their order."""
         nodes = dict(self.nodes)
@@ -149,12 +180,15 @@ def _count(node: Node, change: Change, column: int, risk: Array, half_life: floa
         factor = 0.5 ** (1.0 / half_life)
         node.events *= factor
         node.at_risk *= factor
+        node.cancelled *= factor
         node.n_eff *= factor
     node.at_risk += risk
     weight = change.sign * change.weight
     if change.ended in EVENTS:
         cause = int(change.ended == Ended.FAILED)
         node.events[cause, column] = max(node.events[cause, column] + weight, 0.0)
+    if change.ended == Ended.CANCELLED:
+        node.cancelled[column] = max(node.cancelled[column] + weight, 0.0)
     if change.ended == Ended.COMPLETED:
         node.n += change.sign
         node.n_eff = max(node.n_eff + weight, 0.0)

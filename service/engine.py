@@ -24,13 +24,17 @@ from telemetry.words import Status
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A phase of an attempt. With `elapsed_s`, the remaining time of one that runs; `elapsed_source` says whence it is known."""
+    """A phase of an attempt. With `elapsed_s`, the remaining time of one that runs; `elapsed_source` says whence it is known.
+
+    With `horizon_s`, the causes of its end by then as well, counted from the phase's start.
+    """
 
     phase: str
     context: Context
     attempt_id: str | None = None
     elapsed_s: float | None = None
     elapsed_source: str | None = None
+    horizon_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +151,26 @@ def beyond(levels: Sequence[float], support: Support, at_least_s: float) -> list
     ]
 
 
+def _causes(serving: Serving, q: Question, horizon_s: float, levels: tuple[float, ...]) -> dict[str, Any] | None:
+    """Ends by cause up to the horizon; None where the fit in use was saved without them."""
+    incidence = serving.model.incidence(q.context, q.phase)
+    if incidence is None:
+        return None
+    at = np.array([horizon_s])
+    completed, failed, cancelled = incidence.by(at)[:, 0].tolist()
+    return {
+        "horizon_s": horizon_s,
+        "supported": horizon_s <= incidence.supported_to_s,
+        "completed": completed,
+        "failed": failed,
+        "cancelled": cancelled,
+        "running": float(incidence.survival(at)[0]),
+        "completed_quantiles_s": incidence.quantile_given_completion(np.array(levels), horizon_s).tolist(),
+        "ever_completed": list(incidence.ever()),
+        "cancellation": [asdict(bound) for bound in incidence.cancellation_bound(horizon_s)],
+    }
+
+
 def _render(
     serving: Serving,
     q: Question,
@@ -180,6 +204,8 @@ def _render(
         "made_ns": asking.made_ns,
         "needs": None,
     }
+    if q.horizon_s is not None:
+        answer["causes"] = _causes(serving, q, q.horizon_s, asking.levels)
     body = orjson.dumps(answer)
     # Every value was made here, so validating the row again would only cost the caller time.
     row = Prediction.model_construct(
@@ -194,6 +220,7 @@ def _render(
         path=list(q.context.path(q.phase)),
         elapsed_s=q.elapsed_s,
         elapsed_source=q.elapsed_source,
+        horizon_asked_s=q.horizon_s,
         form="conditional",
         status=status.value,
         reasons=reasons,

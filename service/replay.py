@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import groupby
 
 import orjson
 
 from predictors import modelfile
 from predictors.contexts import Context
-from predictors.joint.dependence import INDEPENDENT
 from predictors.model import Model
 from service.engine import Asking, Question, Serving, ask
 from service.planning import ask_again
@@ -63,15 +62,13 @@ def replay(reader: Reader, upto: int, progress: Callable[[int], None] = lambda _
 
 
 def _refit(reader: Reader, row: ModelFile, found: Replayed) -> Model:
-    """The model fitted anew from what was known at its commit; noted where its file would not be the same.
-
-    Files of the first schema tell nothing of what phases have in common.
-    """
+    """The model fitted anew from what was known at its commit, in the form it was saved in; noted where none gives its file."""
     model = fit_as_of(reader, row.fit_commit)
     found.fits += 1
-    files = (modelfile.packed(form) for form in (model, replace(model, dependence=INDEPENDENT)))
-    if row.sha256 not in {hashlib.sha256(content).hexdigest() for content in files}:
-        found.different_fits.append(row.model_id)
+    for form in modelfile.forms(model):
+        if hashlib.sha256(modelfile.packed(form)).hexdigest() == row.sha256:
+            return form
+    found.different_fits.append(row.model_id)
     return model
 
 
@@ -80,6 +77,6 @@ def again(model: Model, row: Prediction | PlanAnswer) -> str:
     if isinstance(row, PlanAnswer):
         return ask_again(Serving(model, row.model_id), row).row.answer_sha256
     context = Context.of(orjson.loads(row.context))
-    question = Question(row.phase, context, row.attempt_id, row.elapsed_s, row.elapsed_source)
+    question = Question(row.phase, context, row.attempt_id, row.elapsed_s, row.elapsed_source, row.horizon_asked_s)
     asking = Asking(tuple(row.levels), row.request_id, (row.prediction_id,), row.made_ns)
     return hashlib.sha256(ask(Serving(model, row.model_id), [question], asking)[0].body).hexdigest()

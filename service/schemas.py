@@ -42,6 +42,9 @@ class PredictRequest(Wire):
     contexts: Annotated[list[ContextIn], Field(min_length=1, max_length=10_000)]
     phases: Annotated[list[Name], Field(min_length=1, max_length=50)]
     levels: Levels = DEFAULT_LEVELS
+    horizon_s: Annotated[
+        float | None, Field(gt=0, le=1e12, description="Time in s by which the chance of each cause of ending is wanted.")
+    ] = None
     attempt_ids: Annotated[
         list[Name] | None,
         Field(description="One per context, if these attempts will run: their outcomes are then joined to the answers."),
@@ -106,6 +109,31 @@ class BeyondOut(BaseModel):
     reason: Literal["too_few_outcomes"] = "too_few_outcomes"
 
 
+class CancellationOut(BaseModel):
+    """A quantile of attempts that don't fail by the horizon, under two extreme beliefs on those cancelled."""
+
+    level: float
+    if_ended_then_s: Annotated[float, Field(description="The quantile if every cancelled attempt had ended just then, s.")]
+    if_never_s: Annotated[float, Field(description="The quantile if none ever had by the horizon, s.")]
+    reached: Annotated[bool, Field(description="False where `if_never_s` is the horizon, and only a lower bound.")]
+
+
+class CausesOut(BaseModel):
+    """How the phase ends by the horizon; the four chances sum to 1. A cancellation counts as an end of its own here."""
+
+    horizon_s: float
+    supported: Annotated[bool, Field(description="Whether the horizon lies within the longest duration known.")]
+    completed: float
+    failed: float
+    cancelled: float
+    running: Annotated[float, Field(description="Chance of still running at the horizon.")]
+    completed_quantiles_s: Annotated[list[float], Field(description="Duration of those completed by then, at `levels`, s.")]
+    ever_completed: Annotated[
+        list[float], Field(description="Bounds of the chance of ever completing: data say no more than up to the longest known.")
+    ]
+    cancellation: Annotated[list[CancellationOut], Field(description="How far informative cancellation could move quantiles.")]
+
+
 class Answer(BaseModel):
     """One answer. Where nothing is known, `quantiles_s` is null and `needs` says what to ingest."""
 
@@ -122,6 +150,9 @@ class Answer(BaseModel):
     mean_s: Annotated[float | None, Field(description="Mean of min(duration, horizon_s), s.")]
     horizon_s: float | None
     p_complete: Annotated[float | None, Field(description="Probability that the phase completes rather than fails.")]
+    causes: Annotated[
+        CausesOut | None, Field(description="With `horizon_s`: ends by cause; null where the fit in use didn't count them.")
+    ] = None
     claimed_to: float
     beyond: list[BeyondOut]
     support: SupportOut | None

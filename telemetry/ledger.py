@@ -28,6 +28,9 @@ class Prediction(Row):
     path: Annotated[list[str], Field(description="Node keys from root to leaf, for grouping scores.")]
     elapsed_s: Annotated[Seconds | None, Field(description="Age of the running attempt in s; null for a whole duration.")] = None
     elapsed_source: Annotated[str | None, Field(description="given, monotonic or last_event: where elapsed_s came from.")] = None
+    horizon_asked_s: Annotated[
+        Seconds | None, Field(description="Horizon in s by which causes were asked for; null where they were not.")
+    ] = None
     form: Annotated[str, Field(description="conditional, or recalibrated.")] = "conditional"
     status: Annotated[str, Field(description="shadow, extrapolated, thin or calibrated.")]
     reasons: Annotated[list[str], Field(description="Why the status is what it is.")]

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from predictors import modelfile
 from predictors.contexts import Context
 from predictors.distribution import GRID, Support
 from predictors.synthetic import runs
@@ -127,3 +128,31 @@ def test_no_answer_holds_nan_or_infinity_even_far_beyond_everything_seen(taught:
         told = json.loads(answered.body, parse_constant=pytest.fail)
         assert all(q >= 0.0 for q in told["quantiles_s"])
         assert told["status"] == "extrapolated"
+
+
+def test_causes_are_told_with_a_horizon_only_and_sum_to_one(taught: Serving) -> None:
+    plain, asked = ask(taught, [Question("service", _context()), Question("service", _context(), horizon_s=0.5)], _asking(2))
+    assert "causes" not in json.loads(plain.body)
+    assert (None, 0.5) == (plain.row.horizon_asked_s, asked.row.horizon_asked_s)
+    told = json.loads(asked.body)["causes"]
+    assert 1.0 == pytest.approx(sum(told[name] for name in ("completed", "failed", "cancelled", "running")), abs=1e-9)
+    assert (0.5, True) == (told["horizon_s"], told["supported"])
+    assert told["completed"] < told["ever_completed"][0] <= told["ever_completed"][1] < 1.0
+    assert told["completed_quantiles_s"] == sorted(told["completed_quantiles_s"])
+    assert [(0.5, False), (0.9, False), (0.99, False)] == [(b["level"], b["reached"]) for b in told["cancellation"]]
+    assert 0.5 == told["cancellation"][1]["if_never_s"]
+
+
+def test_a_horizon_past_all_that_is_known_says_that_the_tail_answers(taught: Serving) -> None:
+    answered = ask(taught, [Question("service", _context(), horizon_s=1e9)], _asking(1))[0]
+    told = json.loads(answered.body)["causes"]
+    assert not told["supported"]
+    assert 0.0 == pytest.approx(told["running"], abs=1e-6)
+
+
+def test_a_fit_that_told_nothing_of_cancellations_answers_without_causes(taught: Serving) -> None:
+    former = Serving(list(modelfile.forms(taught.model))[1], taught.model_id)
+    answered = ask(former, [Question("service", _context(), horizon_s=0.5)], _asking(1))[0]
+    told = json.loads(answered.body)
+    assert told["causes"] is None
+    assert told["quantiles_s"] is not None

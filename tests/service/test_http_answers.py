@@ -36,7 +36,7 @@ def answered(reply: httpx.Response) -> list[dict[str, Any]]:
     assert 200 == reply.status_code, reply.text
     told = json.loads(reply.text, parse_constant=lambda text: pytest.fail(f"{text} was sent out"))
     assert all(map(math.isfinite, numbers(told)))
-    assert AnswersOut.model_validate_json(reply.content).model_dump(mode="json") == told
+    assert AnswersOut.model_validate_json(reply.content).model_dump(mode="json", exclude_unset=True) == told
     return list(told["answers"])
 
 
@@ -150,5 +150,14 @@ def test_every_example_of_the_documentation_works(http: httpx.Client) -> None:
 def test_documentation_says_what_every_field_of_an_answer_is(http: httpx.Client) -> None:
     described = http.get("/openapi.json").json()["components"]["schemas"]
     a = answered(http.post("/v1/predict", json={"contexts": [KNOWN], "phases": ["service"]}))[0]
-    assert a.keys() == described["Answer"]["properties"].keys()
+    assert a.keys() == described["Answer"]["properties"].keys() - {"causes"}
     assert a["support"].keys() == described["SupportOut"]["properties"].keys()
+
+
+def test_a_horizon_asks_for_the_causes_of_every_end(http: httpx.Client) -> None:
+    asked = {"contexts": [KNOWN], "phases": ["service", "polishing"], "horizon_s": 0.5}
+    known, unknown = answered(http.post("/v1/predict", json=asked))
+    assert 1.0 == pytest.approx(sum(known["causes"][name] for name in ("completed", "failed", "cancelled", "running")))
+    assert "causes" not in unknown
+    refused = http.post("/v1/predict", json={**asked, "horizon_s": 0})
+    assert (422, True) == (refused.status_code, "horizon_s" in refused.text)

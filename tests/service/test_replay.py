@@ -67,9 +67,9 @@ def _ask_some(living: Living, rng: Random, contexts: dict[str, Context], around:
     """Ask for whole phases and remaining times of attempts whose events just came."""
     assert living.lineup.serving is not None
     questions = [
-        Question(phase, contexts[e.attempt_id], e.attempt_id, age_s, "given" if age_s is not None else None)
+        Question(phase, contexts[e.attempt_id], e.attempt_id, age_s, "given" if age_s is not None else None, horizon_s)
         for e in rng.sample(around, min(3, len(around)))
-        for phase, age_s in (("setup", None), ("service", None), ("service", rng.choice([0.0, 0.2, 5.0])))
+        for phase, age_s, horizon_s in (("setup", None, None), ("service", None, 0.5), ("service", rng.choice([0.0, 0.2, 5.0]), None))
     ]
     ids = tuple(f"{living.store.last_commit}-{i}" for i in range(len(questions)))
     answered = ask(living.lineup.serving, questions, Asking((0.5, 0.9), ids[0], ids, 1_800_000_000_000_000_000))

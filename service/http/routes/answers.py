@@ -53,7 +53,9 @@ async def post_predict(request: Request) -> Response:
         raise TooLarge("contexts", count, f"ask at most {at.settings.batch_limit} phases of contexts a request")
     named: list[str] | list[None] = asked.attempt_ids or [None] * len(asked.contexts)
     contexts = [Context(**c.model_dump()) for c in asked.contexts]
-    questions = [Question(phase, c, a) for c, a in zip(contexts, named, strict=True) for phase in asked.phases]
+    questions = [
+        Question(phase, c, a, horizon_s=asked.horizon_s) for c, a in zip(contexts, named, strict=True) for phase in asked.phases
+    ]
     return await _reply(at, questions, asked.levels)
 
 
