@@ -35,6 +35,16 @@ class ContextChange:
     at_elapsed_s: float
     values: Mapping[str, Any]
 
+    @classmethod
+    def of(cls, record: Mapping[str, Any]) -> ContextChange:
+        """The change a record tells; fields that are None stay as they were."""
+        values = {name: value for name, value in record.items() if name != "at_elapsed_s" and value is not None}
+        return cls(record["at_elapsed_s"], values)
+
+    def record(self) -> dict[str, Any]:
+        """The change as one flat record."""
+        return {"at_elapsed_s": self.at_elapsed_s, **self.values}
+
 
 @dataclass(frozen=True)
 class Course:

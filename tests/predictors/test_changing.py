@@ -77,6 +77,12 @@ def test_fields_not_named_stay_as_they_were() -> None:
     assert [ALONE, Context(host="north", corunners=1.0), Context(host="north", corunners=1.0, mode="split")] == asked
 
 
+def test_a_change_comes_out_of_its_record_as_it_went_in() -> None:
+    change = ContextChange(1.5, {"corunners": 2.0, "mode": "split"})
+    assert {"at_elapsed_s": 1.5, "corunners": 2.0, "mode": "split"} == change.record()
+    assert change == ContextChange.of({**change.record(), "host": None})
+
+
 def test_where_zero_is_the_median_there_is_no_pace_to_compare() -> None:
     def instant(contexts: Sequence[Context], phases: Sequence[str]) -> Distribution:
         return Steps([[0.0, 0.0, 3.0] if c.corunners else [1.0, 2.0, 3.0] for c in contexts])
