@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, Field, model_validator
 
-from service.schemas import ContextIn, Level, Name, Wire
+from service.schemas import ContextIn, Level, Name, Problem, Wire
 
 Seed = Annotated[
     int, Field(ge=0, lt=2**63, description="Decides every draw, together with the ids; the same seed, the same answer.")
@@ -184,6 +184,14 @@ class ScenariosRequest(Wire):
         return self
 
 
+class Unanswered(BaseModel):
+    """In the place of an answer that could not be given, while others of the request could."""
+
+    problem: Problem
+    id: Annotated[str | None, Field(description="The plan_id or question_id of the question.")]
+    attempt_id: str | None
+
+
 class ChanceOut(BaseModel):
     """P(completed by the deadline). Times are from now, given completion."""
 
@@ -214,7 +222,7 @@ class ChanceOut(BaseModel):
 class ChancesOut(BaseModel):
     """Answers in the order asked."""
 
-    answers: list[ChanceOut]
+    answers: list[ChanceOut | Unanswered]
 
 
 class LatestStartOut(BaseModel):
@@ -245,7 +253,7 @@ class LatestStartOut(BaseModel):
 class LatestStartsOut(BaseModel):
     """Answers in the order asked."""
 
-    answers: list[LatestStartOut]
+    answers: list[LatestStartOut | Unanswered]
 
 
 class ScenariosOut(BaseModel):

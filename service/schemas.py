@@ -90,6 +90,18 @@ class IngestRequest(Wire):
     events: list[Event] = []
 
 
+class Problem(BaseModel):
+    """An error as a problem document (RFC 9457): `field` names what was wrong, `fix` what to do."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    field: str
+    got: str
+    fix: str
+
+
 class SupportOut(BaseModel):
     """Evidence behind an answer."""
 
@@ -160,6 +172,9 @@ class Answer(BaseModel):
     as_of_commit: Annotated[int, Field(description="Nothing that became known after this commit was used.")]
     made_ns: int
     needs: str | None
+    problem: Annotated[
+        Problem | None, Field(description="Why this question has no answer, where others of its request have one.")
+    ] = None
 
 
 class AnswersOut(BaseModel):
@@ -196,15 +211,3 @@ class ReadyOut(BaseModel):
     trouble: Annotated[str | None, Field(description="What stopped the last round of upkeep; null while all is well.")]
     share_calibrated: Annotated[float, Field(description="Share of answers given with status `calibrated`.")]
     opened: dict[str, str | int | bool | None]
-
-
-class Problem(BaseModel):
-    """An error as a problem document (RFC 9457): `field` names what was wrong, `fix` what to do."""
-
-    type: str
-    title: str
-    status: int
-    detail: str
-    field: str
-    got: str
-    fix: str

@@ -19,7 +19,8 @@ class Settings:
     `body_limit_bytes` (`question_limit_bytes` where questions are asked) and `batch_limit` bound a request; `tick_s` is the
     pause between two rounds of upkeep. A refit takes at least `refit_outcomes` new outcomes, once that many are known;
     `refit_share` is the part of the time that refits may take beside those growth calls for. Every `sample_s` seconds this
-    machine's resources are sampled as those of `sample_host`; 0 is never.
+    machine's resources are sampled as those of `sample_host`; 0 is never. With `require_token` calls from this machine need a
+    token too; `rate_per_s` is how many requests a second one token, or one address without, may send.
     """
 
     store: Path
@@ -34,14 +35,25 @@ class Settings:
     sample_s: float = 0.0
     sample_host: str = field(default_factory=socket.gethostname)
 
+    require_token: bool = False
+    rate_per_s: float | None = None
+
     def __post_init__(self) -> None:
-        """Refuse an address that others can reach: tokens for that do not exist yet."""
-        if not is_loopback(self.host):
-            raise BadField(
-                "host",
-                self.host,
-                "use 127.0.0.1, ::1 or localhost; the API has no access tokens yet, so it serves this machine only",
-            )
+        """Refuse an address that is none: an empty one would be every address of this machine."""
+        if not self.host:
+            raise BadField("host", self.host, "name an address, such as 127.0.0.1; 0.0.0.0 is all of this machine's")
+
+    @property
+    def token_required(self) -> bool:
+        """Whether every call needs a token: it does wherever others can reach the API."""
+        return self.require_token or not is_loopback(self.host)
+
+    @property
+    def requests_per_s(self) -> float:
+        """Requests a second that one caller may send; 0 is without limit, as it is on this machine if nobody said otherwise."""
+        if self.rate_per_s is not None:
+            return self.rate_per_s
+        return 0.0 if is_loopback(self.host) else 1000.0
 
 
 def is_loopback(host: str) -> bool:
@@ -61,6 +73,11 @@ def default_store(environment: Mapping[str, str] | None = None) -> Path:
         return Path(named)
     base = Path(env["XDG_DATA_HOME"]) if env.get("XDG_DATA_HOME") else Path.home() / ".local" / "share"
     return base / "phasecast" / "store.duckdb"
+
+
+def default_token(environment: Mapping[str, str] | None = None) -> str | None:
+    """$PHASECAST_TOKEN: what commands show an API that wants a token; None where it is not set."""
+    return (os.environ if environment is None else environment).get("PHASECAST_TOKEN") or None
 
 
 def models_folder(store: Path) -> Path:

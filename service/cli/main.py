@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 from pydantic import ValidationError
 
-from service.cli import answer, host, imports, keep, serve
+from service.cli import answer, host, imports, keep, serve, token
 from service.cli.options import Failure
 from telemetry.errors import NoEvidence, NotReached, PhasecastError, StoreError, StoreHeld
 
@@ -51,6 +51,7 @@ app.command()(keep.export)
 app.command()(keep.backup)
 app.command()(keep.restore)
 app.command()(keep.compact)
+app.add_typer(token.app, name="token")
 
 
 def main() -> None:

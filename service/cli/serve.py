@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import logging
 import socket
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -14,7 +13,9 @@ from service.cli.options import JsonOption, StoreOption, print_json, store_path
 
 def serve(
     store: StoreOption = None,
-    host: Annotated[str, typer.Option(help="Address to serve on; only loopback addresses are served.")] = "127.0.0.1",
+    host: Annotated[
+        str, typer.Option(help="Address to serve on. Where others can reach it, every call needs a token.")
+    ] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0 picks a free one.")] = 8787,
     sample: Annotated[
         float,
@@ -23,15 +24,36 @@ def serve(
     sample_host: Annotated[
         str | None, typer.Option(help="Name of this machine in those samples; its host name by default.")
     ] = None,
+    require_token: Annotated[bool, typer.Option("--require-token", help="Want a token from this machine's callers too.")] = False,
+    rate_limit: Annotated[
+        float | None,
+        typer.Option(
+            min=0.0,
+            help="Requests a second of one token, or of one address without; 0 is no limit. Default: 1000, "
+            "and no limit on a loopback address.",
+        ),
+    ] = None,
+    log_format: Annotated[
+        Literal["text", "json"], typer.Option(help="Log lines for people, or JSON with a line a request.")
+    ] = "text",
 ) -> None:
     """Serve the API, and own the store while it runs."""
     from service.http.app import serve as run
+    from service.http.logs import configure
     from service.settings import Settings
 
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    configure(log_format)
     path = store_path(store)
     path.parent.mkdir(parents=True, exist_ok=True)
-    settings = Settings(store=path, host=host, port=port, sample_s=sample, sample_host=sample_host or socket.gethostname())
+    settings = Settings(
+        store=path,
+        host=host,
+        port=port,
+        sample_s=sample,
+        sample_host=sample_host or socket.gethostname(),
+        require_token=require_token,
+        rate_per_s=rate_limit,
+    )
     run(settings, lambda url: typer.echo(f"Phasecast serves {path} at {url}"))
 
 
@@ -63,8 +85,9 @@ def copy_of(path: Path, out: Path) -> int:
 def _copy_of_held(url: str, out: Path) -> int:
     """Ask the process that holds the store."""
     from service.client.sync import Client, http_client
+    from service.settings import default_token
 
-    with http_client(url) as http:
+    with http_client(url, token=default_token()) as http:
         return Client(http).snapshot(out)
 
 

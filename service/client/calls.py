@@ -1,35 +1,57 @@
-"""What to send and how to read it, without I/O: shared by every client."""
+"""What to send, how to read it and whether to send it again, without I/O: shared by every client."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import random
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
+from urllib.parse import quote
 
 import orjson
 from pydantic import BaseModel
 
 from service.schemas import Problem
-from telemetry.errors import BadField, Busy, DiskFull, NoEvidence, NotReached, PhasecastError, TooLarge, UnknownId
+from telemetry.errors import NotReached, PhasecastError
 
-_BY_TYPE: dict[str, type[PhasecastError]] = {
-    "bad-field": BadField,
-    "busy": Busy,
-    "disk-full": DiskFull,
-    "no-evidence": NoEvidence,
-    "too-large": TooLarge,
-    "unknown-id": UnknownId,
-}
 A = TypeVar("A", bound=BaseModel)
+PASSING = frozenset({429, 503})
+"""Statuses of trouble that passes by itself. A full disk (507) does not."""
 
 
 @dataclass(frozen=True)
 class Call:
-    """One HTTP call."""
+    """One HTTP call. One that is not `repeatable` may have done its work although no answer came."""
 
     method: str
     path: str
     body: bytes | None = None
+    repeatable: bool = True
+
+
+@dataclass(frozen=True)
+class Retry:
+    """How often a call is sent again, and after what pauses: doubled each time, up to `longest_s`."""
+
+    times: int = 2
+    first_s: float = 0.05
+    longest_s: float = 1.0
+
+
+def pause_s(retry: Retry, call: Call, tried: int, status: int | None = None, retry_after: str | None = None) -> float | None:
+    """Seconds until a call that has been tried `tried` times is sent again; None if it is not.
+
+    `status` is that of the answer, None where none came; `retry_after` its header. A server that wants a longer rest than
+    `longest_s` is left alone: whoever waits in the path of a decision would rather hear that.
+    """
+    if not call.repeatable or tried > retry.times or (status is not None and status not in PASSING):
+        return None
+    asked_s = float(retry_after) if retry_after is not None and retry_after.isdecimal() else 0.0
+    if asked_s > retry.longest_s:
+        return None
+    backed_off_s = min(retry.longest_s, retry.first_s * 2.0 ** (tried - 1))
+    return max(asked_s, backed_off_s * random.uniform(0.5, 1.0))  # callers that failed together should not come back together
 
 
 def predict(
@@ -55,9 +77,10 @@ def residual(running: Sequence[Mapping[str, Any]], levels: Sequence[float] | Non
     return Call("POST", "/v1/residual", orjson.dumps(body))
 
 
-def chance(plans: Sequence[Mapping[str, Any]], seed: int = 0) -> Call:
+def chance(plans: Sequence[Mapping[str, Any]], seed: int = 0, cvar_level: float | None = None) -> Call:
     """Ask with what probability plans complete by their deadlines."""
-    return Call("POST", "/v1/chance", orjson.dumps({"plans": list(plans), "seed": seed}))
+    body = {"plans": list(plans), "seed": seed} | ({} if cvar_level is None else {"cvar_level": cvar_level})
+    return Call("POST", "/v1/chance", orjson.dumps(body))
 
 
 def latest_start(questions: Sequence[Mapping[str, Any]], seed: int = 0) -> Call:
@@ -76,13 +99,60 @@ def ingest(attempts: Sequence[Mapping[str, Any]], events: Sequence[Mapping[str, 
     return Call("POST", "/v1/events", orjson.dumps({"attempts": list(attempts), "events": list(events)}))
 
 
+def traces(spans: Mapping[str, Any]) -> Call:
+    """Send spans as an ExportTraceServiceRequest of OTLP."""
+    return Call("POST", "/v1/traces", orjson.dumps(spans))
+
+
+def profile(host: str) -> Call:
+    """Ask for the newest measured profile of a host."""
+    return Call("GET", f"/v1/hosts/{quote(host, safe='')}/profile")
+
+
+def coverage(newest: int | None = None) -> Call:
+    """Ask whether the newest answers came true."""
+    return Call("GET", "/v1/reports/coverage" + (f"?newest={newest}" if newest is not None else ""))
+
+
+def add_token(name: str, scopes: Sequence[str], expires_in_s: float | None = None) -> Call:
+    """Ask for a new token."""
+    body = {"name": name, "scopes": list(scopes)} | ({} if expires_in_s is None else {"expires_in_s": expires_in_s})
+    return Call("POST", "/v1/tokens", orjson.dumps(body), repeatable=False)
+
+
+def revoke_token(token_id: str) -> Call:
+    """Ask to end a token."""
+    return Call("DELETE", f"/v1/tokens/{quote(token_id, safe='')}")
+
+
+READY = Call("GET", "/readyz", repeatable=False)  # its 503 is an answer
+HEALTH = Call("GET", "/healthz")
+METRICS = Call("GET", "/metrics")
+SNAPSHOT = Call("GET", "/v1/snapshot", repeatable=False)
+OVERVIEW = Call("GET", "/v1/overview")
+CONTEXTS = Call("GET", "/v1/contexts")
+RUNNING = Call("GET", "/v1/running")
+HOSTS = Call("GET", "/v1/hosts")
+TOKENS = Call("GET", "/v1/tokens")
+
+
+def _kinds(above: type[PhasecastError]) -> Iterator[tuple[str, type[PhasecastError]]]:
+    """Every error of the tree by the name its problem document has."""
+    for kind in above.__subclasses__():
+        yield re.sub(r"(?<!^)(?=[A-Z])", "-", kind.__name__).lower(), kind
+        yield from _kinds(kind)
+
+
+_BY_NAME = dict(_kinds(PhasecastError))
+
+
 def refused(status: int, body: bytes) -> PhasecastError:
     """The error a problem document stands for."""
     try:
         told = Problem.model_validate_json(body)
     except ValueError:
         return NotReached("api", f"status {status}", "this is not a Phasecast API; check the address")
-    return _BY_TYPE.get(told.type.rsplit(":", 1)[-1], PhasecastError)(told.field, told.got, told.fix)
+    return _BY_NAME.get(told.type.rsplit(":", 1)[-1], PhasecastError)(told.field, told.got, told.fix)
 
 
 def answer(kind: type[A], status: int, body: bytes) -> A:
@@ -98,3 +168,10 @@ def document(status: int, body: bytes) -> dict[str, Any]:
         raise refused(status, body)
     found: dict[str, Any] = orjson.loads(body)
     return found
+
+
+def text(status: int, body: bytes) -> str:
+    """An answer that is plain text."""
+    if status != 200:
+        raise refused(status, body)
+    return body.decode()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -9,23 +10,36 @@ from typing import Any
 import httpx
 
 from service.client import calls
+from service.client.fallback import Fallback
 from service.plan_schemas import ChancesOut, LatestStartsOut, ScenariosOut
+from service.readings import ContextsOut, CoverageOut, HostsOut, OverviewOut, ProfileOut, RunningOut
 from service.schemas import AnswersOut
-from telemetry.errors import NotReached
+from service.token_schemas import TokenMadeOut, TokenOut, TokensOut
+from telemetry.errors import Busy, NotReached, TooMany
 
 TIMEOUT_S = 5.0
+AWAY = (NotReached, Busy, TooMany)
+"""Errors on which a fallback answers: the API can't be reached, or has no time for us."""
 
 
-def http_client(url: str, timeout_s: float = TIMEOUT_S) -> httpx.Client:
-    """An HTTP client of a local API: no proxy stands between a process and its own machine."""
-    return httpx.Client(base_url=url, timeout=timeout_s, trust_env=False)
+def http_client(url: str, timeout_s: float = TIMEOUT_S, token: str | None = None) -> httpx.Client:
+    """An HTTP client of one API: no proxy stands between a process and its own machine."""
+    return httpx.Client(base_url=url, timeout=timeout_s, trust_env=False, headers=authorization(token))
+
+
+def authorization(token: str | None) -> dict[str, str]:
+    """The header that shows a token."""
+    return {} if token is None else {"Authorization": f"Bearer {token}"}
 
 
 class Client:
-    """Calls of the API; every refusal is raised as the error it stands for."""
+    """Calls of the API; every refusal is raised as the error it stands for, after as many tries as `retry` says.
 
-    def __init__(self, http: httpx.Client) -> None:
-        self._http = http
+    Where the API is away, `predict` and `residual` are answered by `fallback`, if there is one.
+    """
+
+    def __init__(self, http: httpx.Client, retry: calls.Retry = calls.Retry(), fallback: Fallback | None = None) -> None:  # noqa: B008  frozen
+        self._http, self._retry, self._fallback = http, retry, fallback
 
     def predict(
         self,
@@ -35,15 +49,28 @@ class Client:
         attempt_ids: Sequence[str] | None = None,
     ) -> AnswersOut:
         """Answer contexts x phases."""
-        return calls.answer(AnswersOut, *self._send(calls.predict(contexts, phases, levels, attempt_ids)))
+        try:
+            told = calls.answer(AnswersOut, *self._send(calls.predict(contexts, phases, levels, attempt_ids)))
+        except AWAY as error:
+            if self._fallback is None:
+                raise
+            return self._fallback.predict(contexts, phases, levels, attempt_ids, error)
+        if self._fallback is not None:
+            self._fallback.note(contexts, phases, told)
+        return told
 
     def residual(self, running: Sequence[Mapping[str, Any]], levels: Sequence[float] | None = None) -> AnswersOut:
         """Answer how much longer running phases will take."""
-        return calls.answer(AnswersOut, *self._send(calls.residual(running, levels)))
+        try:
+            return calls.answer(AnswersOut, *self._send(calls.residual(running, levels)))
+        except AWAY as error:
+            if self._fallback is None:
+                raise
+            return self._fallback.residual(running, levels, error)
 
-    def chance(self, plans: Sequence[Mapping[str, Any]], seed: int = 0) -> ChancesOut:
+    def chance(self, plans: Sequence[Mapping[str, Any]], seed: int = 0, cvar_level: float | None = None) -> ChancesOut:
         """Answer with what probability plans complete by their deadlines."""
-        return calls.answer(ChancesOut, *self._send(calls.chance(plans, seed)))
+        return calls.answer(ChancesOut, *self._send(calls.chance(plans, seed, cvar_level)))
 
     def latest_start(self, questions: Sequence[Mapping[str, Any]], seed: int = 0) -> LatestStartsOut:
         """Answer when loads must start at the latest."""
@@ -57,16 +84,64 @@ class Client:
         """Commit attempts and events; returns the result of each."""
         return calls.document(*self._send(calls.ingest(attempts, events)))
 
+    def traces(self, spans: Mapping[str, Any]) -> dict[str, Any]:
+        """Commit spans of OTLP; returns what was not taken."""
+        return calls.document(*self._send(calls.traces(spans)))
+
+    def overview(self) -> OverviewOut:
+        """How far the service has come."""
+        return calls.answer(OverviewOut, *self._send(calls.OVERVIEW))
+
+    def contexts(self) -> ContextsOut:
+        """Contexts of recent work."""
+        return calls.answer(ContextsOut, *self._send(calls.CONTEXTS))
+
+    def running(self) -> RunningOut:
+        """What runs now."""
+        return calls.answer(RunningOut, *self._send(calls.RUNNING))
+
+    def hosts(self) -> HostsOut:
+        """Hosts that work ran on, or that were measured."""
+        return calls.answer(HostsOut, *self._send(calls.HOSTS))
+
+    def profile(self, host: str) -> ProfileOut:
+        """The newest measured profile of a host."""
+        return calls.answer(ProfileOut, *self._send(calls.profile(host)))
+
+    def coverage(self, newest: int | None = None) -> CoverageOut:
+        """Whether the newest answers came true."""
+        return calls.answer(CoverageOut, *self._send(calls.coverage(newest)))
+
+    def tokens(self) -> TokensOut:
+        """Tokens there are."""
+        return calls.answer(TokensOut, *self._send(calls.TOKENS))
+
+    def add_token(self, name: str, scopes: Sequence[str], expires_in_s: float | None = None) -> TokenMadeOut:
+        """Make a token; its text is in this answer alone."""
+        return calls.answer(TokenMadeOut, *self._send(calls.add_token(name, scopes, expires_in_s)))
+
+    def revoke_token(self, token_id: str) -> TokenOut:
+        """End a token at once."""
+        return calls.answer(TokenOut, *self._send(calls.revoke_token(token_id)))
+
+    def alive(self) -> bool:
+        """Whether the process answers."""
+        return bool(calls.document(*self._send(calls.HEALTH)))
+
     def ready(self) -> dict[str, Any]:
         """What /readyz tells, whether or not it is ready."""
-        _status, body = self._send(calls.Call("GET", "/readyz"))
-        return calls.document(200, body)
+        status, body = self._send(calls.READY)
+        return calls.document(200 if status == 503 else status, body)
+
+    def metrics(self) -> str:
+        """Counts, times and state in the text format of Prometheus."""
+        return calls.text(*self._send(calls.METRICS))
 
     def snapshot(self, target: Path) -> int:
         """Write a copy of the store to `target`, whole or not at all; returns the commit it is consistent at."""
         part = target.with_name(target.name + ".part")
         try:
-            with self._http.stream("GET", "/v1/snapshot", timeout=None) as answer:
+            with self._http.stream(calls.SNAPSHOT.method, calls.SNAPSHOT.path, timeout=None) as answer:
                 if answer.status_code != 200:
                     raise calls.refused(answer.status_code, answer.read())
                 with part.open("xb") as out:
@@ -75,18 +150,33 @@ class Client:
                 target.hardlink_to(part)  # unlike a rename, this never takes the place of a file made meanwhile
                 return int(answer.headers["X-Phasecast-Commit"])
         except httpx.HTTPError as error:
-            raise self._away(error) from error
+            raise away(self._http.base_url, error) from error
         finally:
             part.unlink(missing_ok=True)
 
     def _send(self, call: calls.Call) -> tuple[int, bytes]:
-        """Status and body."""
-        headers = {"content-type": "application/json"} if call.body is not None else {}
-        try:
-            answer = self._http.request(call.method, call.path, content=call.body, headers=headers)
-        except httpx.HTTPError as error:
-            raise self._away(error) from error
-        return answer.status_code, answer.content
+        """Status and body, after as many tries as it takes."""
+        for tried in range(1, self._retry.times + 2):
+            try:
+                answer = self._http.request(call.method, call.path, content=call.body, headers=headers_of(call))
+            except httpx.HTTPError as error:
+                pause_s = calls.pause_s(self._retry, call, tried)
+                if pause_s is None:
+                    raise away(self._http.base_url, error) from error
+            else:
+                pause_s = calls.pause_s(self._retry, call, tried, answer.status_code, answer.headers.get("retry-after"))
+                if pause_s is None:
+                    return answer.status_code, answer.content
+            time.sleep(pause_s)
+        raise AssertionError("the last try always returns or raises")
 
-    def _away(self, error: httpx.HTTPError) -> NotReached:
-        return NotReached("api", f"{self._http.base_url}: {error}", "is `phasecast serve` running there?")
+
+def headers_of(call: calls.Call) -> dict[str, str]:
+    """Headers of a call."""
+    return {"content-type": "application/json"} if call.body is not None else {}
+
+
+def away(base_url: httpx.URL, error: httpx.HTTPError) -> NotReached:
+    """The error of an API that does not answer."""
+    told = str(error) or type(error).__name__
+    return NotReached("api", f"{base_url}: {told}", "is `phasecast serve` running there?")

@@ -10,6 +10,7 @@ from random import Random
 from predictors.contexts import Context
 from service.client.sync import Client
 from service.demo.supervisor import Upcoming
+from service.plan_schemas import Unanswered
 from telemetry.errors import BadField, NoEvidence, UnknownId
 from telemetry.words import State
 
@@ -110,4 +111,4 @@ class Questions:
             answer = self.client.latest_start([question], self._seed).answers[0]
         except (NoEvidence, UnknownId, BadField):
             return None
-        return max(answer.latest_start_s or 0.0, 0.0)
+        return None if isinstance(answer, Unanswered) else max(answer.latest_start_s or 0.0, 0.0)

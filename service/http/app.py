@@ -8,6 +8,7 @@ import logging
 import signal
 import socket
 import sys
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from types import FrameType
@@ -16,18 +17,20 @@ import uvicorn
 from fastapi import FastAPI
 
 from service.http import problems
-from service.http.limits import LoopbackHosts
-from service.http.routes import answers, events, health, hosts, overview, page, plans, reports, traces
+from service.http.front import Front
+from service.http.metrics import Metrics
+from service.http.routes import answers, events, health, hosts, overview, page, plans, reports, tokens, traces
 from service.http.running import Running
 from service.lineup import Lineup
 from service.sampling import Sampling
-from service.settings import Settings
+from service.settings import Settings, is_loopback
 from service.upkeep import Upkeep
 from telemetry.errors import BadField
 from telemetry.recorder.ids import clock_id
 from telemetry.sampler import Sampler
 from telemetry.store.file import Store
 from telemetry.store.lock import held_by, holder
+from telemetry.tokens import Keyring, in_force, standing
 
 log = logging.getLogger(__name__)
 GRACE_S = 10
@@ -56,11 +59,14 @@ def create_app(settings: Settings, store: Store) -> FastAPI:
                 sampling.stop()
             upkeep.stop()
 
-    app = FastAPI(title="Phasecast", version="0.1.0", lifespan=lifespan, docs_url=None, redoc_url=None)
-    app.state.running = Running(store, lineup, settings)
-    app.add_middleware(LoopbackHosts)
+    metrics, keyring = Metrics(store, lineup), Keyring(store)
+    app = FastAPI(
+        title="Phasecast", version="0.1.0", lifespan=lifespan, docs_url=None, redoc_url=None, responses=problems.DOCUMENTED
+    )
+    app.state.running = Running(store, lineup, settings, metrics, keyring)
+    app.add_middleware(Front, settings=settings, keyring=keyring, metrics=metrics)
     problems.install(app)
-    for part in (answers, plans, events, traces, health, hosts, overview, reports, page):
+    for part in (answers, plans, events, traces, health, hosts, overview, reports, tokens, page):
         app.include_router(part.router)
     return app
 
@@ -76,15 +82,17 @@ def serve(settings: Settings, told: Callable[[str], None]) -> None:
         port = listening.getsockname()[1]
         url = f"http://{'[::1]' if ':' in settings.host else settings.host}:{port}"
         store = Store.open(settings.store, url=url)
-        health.sweep_copies(settings.store)
         gc.set_threshold(*COLLECT_AFTER)
         sys.setswitchinterval(TURN_S)
         try:
+            _need_token(settings, store)
+            health.sweep_copies(settings.store)
             for asked_to_end in (signal.SIGTERM, signal.SIGINT):
                 signal.signal(asked_to_end, _end)
             told(url)
             config = uvicorn.Config(
                 create_app(settings, store),
+                log_config=None,
                 log_level="warning",
                 access_log=False,
                 timeout_graceful_shutdown=GRACE_S,
@@ -93,6 +101,18 @@ def serve(settings: Settings, told: Callable[[str], None]) -> None:
             uvicorn.Server(config).run(sockets=[listening])
         finally:
             store.close()
+
+
+def _need_token(settings: Settings, store: Store) -> None:
+    """Refuse to serve where every call needs a token and there is none."""
+    if not settings.token_required:
+        return
+    with store.reader() as reader:
+        found = standing(reader).values()
+    if not any(in_force(token, time.time_ns()) for token in found):
+        field, got = ("host", settings.host) if not is_loopback(settings.host) else ("--require-token", "no token in the store")
+        fix = "calls will need a token; make one first: `phasecast token add NAME --scope query --store ...`"
+        raise BadField(field, got, fix)
 
 
 def _end(_signal: int, _frame: FrameType | None) -> None:

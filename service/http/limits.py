@@ -1,13 +1,13 @@
-"""Plain ASGI guards: the body limit counted while streaming, and who may speak to a loopback service."""
+"""Guards of a request: the body limit counted while streaming, and who may speak to a loopback service."""
 
 from __future__ import annotations
 
 import zlib
 from urllib.parse import urlsplit
 
+from starlette.datastructures import Headers
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.types import ASGIApp, Receive, Scope, Send
 
 from service.http.problems import problem
 from service.settings import is_loopback
@@ -46,26 +46,12 @@ def unpacked(body: bytes, encoding: str, limit_bytes: int) -> bytes:
     return found
 
 
-class LoopbackHosts:
-    """Refuse requests that a page from elsewhere makes a browser send.
+def foreign(headers: Headers) -> Response | None:
+    """The answer to a request that a page from elsewhere makes a browser send to this machine; None where it is its own.
 
     Such a page reaches this machine either through a name it controls, which Host shows, or across origins, which Origin shows.
     """
-
-    def __init__(self, app: ASGIApp) -> None:
-        self.app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass on requests from and to a loopback name; answer 421 to another Host, 403 to another Origin."""
-        if scope["type"] == "http" and (refusal := _refusal(Request(scope))):
-            await refusal(scope, receive, send)
-        else:
-            await self.app(scope, receive, send)
-
-
-def _refusal(request: Request) -> Response | None:
-    """The answer to a request that is not this machine's own."""
-    host, origin = request.headers.get("host", ""), request.headers.get("origin")
+    host, origin = headers.get("host", ""), headers.get("origin")
     if not _here(f"//{host}"):
         return problem(421, "foreign-host", "Host", host, "call the API as 127.0.0.1, [::1] or localhost")
     if origin is not None and not _here(origin):

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import logging
 import re
+from typing import Any
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
@@ -13,8 +13,6 @@ from starlette.exceptions import HTTPException
 
 from service.schemas import Problem
 from telemetry import errors
-
-log = logging.getLogger(__name__)
 
 STATUS: dict[type[errors.PhasecastError], int] = {
     errors.BadField: 422,
@@ -35,15 +33,49 @@ STATUS: dict[type[errors.PhasecastError], int] = {
     errors.DiskFull: 507,
 }
 MEDIA_TYPE = "application/problem+json"
+REFUSALS = {
+    401: "A token is needed, or the one sent is not known",
+    403: "The token is not for this call, or the call comes from a page of another site",
+    404: "What was asked for by name is not there",
+    409: "Nothing known to answer from",
+    413: "Too large",
+    421: "Sent under a name that is not this machine's",
+    422: "A field is wrong",
+    429: "Too many requests; Retry-After says in how many seconds to go on",
+    500: "A fault of the service; its log has the details",
+    503: "Too much is waiting; send the same again in a second",
+    507: "The disk is full; questions are answered on",
+}
+DOCUMENTED: dict[int | str, dict[str, Any]] = {
+    status: {"description": text, "content": {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}}
+    for status, text in REFUSALS.items()
+}
+"""Refusals that any call may get, for the API's description."""
 GOT_LIMIT = 200
 MOST_FAULTS = 20_000
 """Past so many faults (count) a body is not read out fault by fault: that would cost more than the body itself."""
 
 
 def problem(status: int, name: str, field: str, got: object, fix: str) -> Response:
-    """A problem document; `name` in kebab case ends its type."""
+    """A problem document as an answer; `name` in kebab case ends its type."""
+    return Response(_document(status, name, field, got, fix).model_dump_json(), status, media_type=MEDIA_TYPE)
+
+
+def document_of(error: errors.PhasecastError) -> Problem:
+    """The document of one of our errors."""
+    kebab = re.sub(r"(?<!^)(?=[A-Z])", "-", type(error).__name__).lower()
+    return _document(STATUS[type(error)], kebab, error.field, error.got, error.fix)
+
+
+def of_error(error: errors.PhasecastError) -> Response:
+    """The answer that tells one of our errors."""
+    document = document_of(error)
+    return Response(document.model_dump_json(), document.status, media_type=MEDIA_TYPE)
+
+
+def _document(status: int, name: str, field: str, got: object, fix: str) -> Problem:
     text = got if isinstance(got, str) else repr(got)
-    document = Problem(
+    return Problem(
         type=f"urn:phasecast:problem:{name}",
         title=name.replace("-", " "),
         status=status,
@@ -52,13 +84,6 @@ def problem(status: int, name: str, field: str, got: object, fix: str) -> Respon
         got=text[:GOT_LIMIT],
         fix=fix,
     )
-    return Response(document.model_dump_json(), status, media_type=MEDIA_TYPE)
-
-
-def of_error(error: errors.PhasecastError) -> Response:
-    """The document of one of our errors."""
-    kebab = re.sub(r"(?<!^)(?=[A-Z])", "-", type(error).__name__).lower()
-    return problem(STATUS[type(error)], kebab, error.field, error.got, error.fix)
 
 
 def of_validation(error: ValidationError) -> Response:
@@ -76,8 +101,13 @@ def of_validation(error: ValidationError) -> Response:
     return problem(422, "bad-field", field, got, message + more)
 
 
+def of_fault(error: Exception) -> Response:
+    """The document of an error nobody foresaw: its trace stays in the log."""
+    return problem(500, "internal-error", "server", type(error).__name__, "the server's log has the details; please report it")
+
+
 def install(app: FastAPI) -> None:
-    """Answer every error of the app with a problem document."""
+    """Answer every error that a request can cause with a problem document."""
 
     @app.exception_handler(errors.PhasecastError)
     async def _ours(_request: Request, error: errors.PhasecastError) -> Response:
@@ -97,10 +127,3 @@ def install(app: FastAPI) -> None:
     async def _http(request: Request, error: HTTPException) -> Response:
         name = {404: "unknown-path", 405: "method-not-allowed"}.get(error.status_code, "refused")
         return problem(error.status_code, name, "path", request.url.path, "GET /openapi.json lists the calls")
-
-    @app.exception_handler(Exception)
-    async def _fault(request: Request, error: Exception) -> Response:
-        log.error("unexpected error in %s", request.url.path, exc_info=error)
-        return problem(
-            500, "internal-error", "server", type(error).__name__, "the server's log has the details; please report it"
-        )

@@ -1,4 +1,4 @@
-"""What the routes share: the store, the lineup, the settings, held by the app."""
+"""What the routes share: the store, the lineup, the settings, counters and tokens, held by the app."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ from dataclasses import dataclass
 
 from fastapi import Request
 
+from service.http.metrics import Metrics
 from service.lineup import Lineup
 from service.settings import Settings
 from telemetry.store.file import Store
+from telemetry.tokens import Keyring
 
 
 @dataclass(frozen=True)
@@ -18,6 +20,8 @@ class Running:
     store: Store
     lineup: Lineup
     settings: Settings
+    metrics: Metrics
+    keyring: Keyring
 
 
 def running(request: Request) -> Running:

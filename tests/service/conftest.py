@@ -50,12 +50,12 @@ def living(revive: Callable[[], Living]) -> Living:
 
 
 @pytest.fixture(scope="session")
-def start_server() -> Iterator[Callable[[Path], Served]]:
-    """Start `phasecast serve` on a store; all servers end with the tests."""
+def start_server() -> Iterator[Callable[..., Served]]:
+    """Start `phasecast serve` on a store, with further options; all servers end with the tests."""
     processes: list[subprocess.Popen[bytes]] = []
 
-    def start(store: Path) -> Served:
-        command = [sys.executable, "-m", "service.cli.main", "serve", "--store", str(store), "--port", "0"]
+    def start(store: Path, *options: str) -> Served:
+        command = [sys.executable, "-m", "service.cli.main", "serve", "--store", str(store), "--port", "0", *options]
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
         processes.append(process)
         assert process.stdout is not None

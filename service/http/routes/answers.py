@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable
 from typing import Any
 
 from fastapi import APIRouter, Request
@@ -13,10 +14,13 @@ from predictors.contexts import Context
 from service.engine import Asking, Question, ask
 from service.http.limits import body_of
 from service.http.openapi import takes
+from service.http.problems import document_of
 from service.http.running import Running, running
-from service.schemas import AnswersOut, PredictRequest, ResidualRequest, RunningIn
-from telemetry.errors import TooLarge
+from service.http.tracing import request_id
+from service.schemas import Answer, AnswersOut, PredictRequest, ResidualRequest, RunningIn
+from telemetry.errors import BadField, PhasecastError, TooLarge, UnknownId
 from telemetry.recorder.ids import uuid7
+from telemetry.words import Status
 
 IN_A_THREAD_FROM = 100
 """Questions from which answering them would keep other callers waiting: it then happens beside the event loop."""
@@ -32,16 +36,21 @@ RESIDUAL_EXAMPLE: dict[str, Any] = {
 }
 
 
-async def _reply(at: Running, questions: list[Question], levels: list[float]) -> Response:
-    """Answer, queue the ledger rows, join the bodies."""
+async def _answers(at: Running, kind: str, questions: list[Question], levels: list[float]) -> list[bytes]:
+    """Answer, count, queue the ledger rows; the answers' bodies in order."""
     ids = tuple(uuid7() for _ in questions)
-    asking = Asking(tuple(levels), uuid7(), ids, time.time_ns())
+    asking = Asking(tuple(levels), request_id(), ids, time.time_ns())
     if len(questions) < IN_A_THREAD_FROM:
         answers = ask(at.lineup.serving, questions, asking)
     else:
         answers = await run_in_threadpool(ask, at.lineup.serving, questions, asking)
     at.lineup.ledger.extend(a.row for a in answers if a.row is not None)
-    return Response(b'{"answers":[' + b",".join([a.body for a in answers]) + b"]}", media_type="application/json")
+    at.metrics.answered(kind, [a.row.status if a.row is not None else Status.SHADOW for a in answers])
+    return [a.body for a in answers]
+
+
+def _joined(bodies: Iterable[bytes]) -> Response:
+    return Response(b'{"answers":[' + b",".join(bodies) + b"]}", media_type="application/json")
 
 
 @router.post("/predict", response_model=AnswersOut, openapi_extra=takes(PredictRequest, PREDICT_EXAMPLE))
@@ -56,7 +65,7 @@ async def post_predict(request: Request) -> Response:
     questions = [
         Question(phase, c, a, horizon_s=asked.horizon_s) for c, a in zip(contexts, named, strict=True) for phase in asked.phases
     ]
-    return await _reply(at, questions, asked.levels)
+    return _joined(await _answers(at, "predict", questions, asked.levels))
 
 
 @router.post("/residual", response_model=AnswersOut, openapi_extra=takes(ResidualRequest, RESIDUAL_EXAMPLE))
@@ -64,12 +73,44 @@ async def post_residual(request: Request) -> Response:
     """Answer how much longer each running phase will take, given that it has lasted this long."""
     at = running(request)
     asked = ResidualRequest.model_validate_json(await body_of(request, at.settings.question_limit_bytes))
-    return await _reply(at, [_question(at, item) for item in asked.running], asked.levels)
+    found = [_question(at, item) for item in asked.running]
+    questions = [one for one in found if isinstance(one, Question)]
+    if not questions and isinstance(found[0], PhasecastError):
+        raise found[0]
+    answers = iter(await _answers(at, "residual", questions, asked.levels))
+    return _joined(
+        next(answers) if isinstance(one, Question) else _unanswered(item, one, asked.levels)
+        for item, one in zip(asked.running, found, strict=True)
+    )
 
 
-def _question(at: Running, item: RunningIn) -> Question:
-    """Described attempts are taken at their word; named ones are looked up among those running."""
+def _question(at: Running, item: RunningIn) -> Question | PhasecastError:
+    """Described attempts are taken at their word; named ones are looked up among those running, which may fail."""
     if item.context is not None and item.elapsed_s is not None:
-        return Question(item.phase, Context(**item.context.model_dump()), item.attempt_id, item.elapsed_s, "given")
+        context = Context(**item.context.model_dump())
+        return Question(item.phase, context, item.attempt_id, item.elapsed_s, "given")
     assert item.attempt_id is not None
-    return at.lineup.running_question(item.attempt_id, item.phase, item.elapsed_s)
+    try:
+        return at.lineup.running_question(item.attempt_id, item.phase, item.elapsed_s)
+    except (UnknownId, BadField) as error:
+        return error
+
+
+def _unanswered(item: RunningIn, error: PhasecastError, levels: list[float]) -> bytes:
+    """In the place of an answer about an attempt that does not run, so that it keeps nobody else's answer back."""
+    nothing = dict.fromkeys(Answer.model_fields) | {
+        "attempt_id": item.attempt_id,
+        "phase": item.phase,
+        "elapsed_s": item.elapsed_s,
+        "form": "conditional",
+        "status": Status.SHADOW,
+        "reasons": ["not_running"],
+        "levels": levels,
+        "claimed_to": 0.0,
+        "beyond": [],
+        "as_of_commit": 0,
+        "made_ns": time.time_ns(),
+        "needs": error.fix,
+        "problem": document_of(error),
+    }
+    return Answer.model_validate(nothing).model_dump_json().encode()

@@ -1,4 +1,4 @@
-"""GET /healthz, /readyz, /v1/snapshot: is it alive, can it answer, and a consistent copy of the store."""
+"""GET /healthz, /readyz, /metrics, /v1/snapshot: is it alive, can it answer, how does it fare, and a copy of the store."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from pathlib import Path
 from tempfile import mkdtemp
 
 from fastapi import APIRouter, Request
-from fastapi.responses import FileResponse, Response
+from fastapi.responses import FileResponse, PlainTextResponse, Response
 from starlette.background import BackgroundTask
 from starlette.concurrency import run_in_threadpool
 
+from service.http.metrics import MEDIA_TYPE
 from service.http.running import running
 from service.schemas import ReadyOut
 
@@ -37,10 +38,16 @@ async def readyz(request: Request) -> ReadyOut | Response:
         learned_to=at.lineup.learned_to,
         ledger_pending=len(at.lineup.ledger),
         trouble=at.lineup.trouble,
-        share_calibrated=0.0,
+        share_calibrated=at.metrics.share_calibrated,
         opened={"created": opened.created, "migrated_from": opened.migrated_from, "lost_commits": opened.lost_commits},
     )
     return told if told.ready else Response(told.model_dump_json(), 503, media_type="application/json")
+
+
+@router.get("/metrics", response_class=PlainTextResponse)
+def metrics(request: Request) -> Response:
+    """Give counts, times and state in the text format of Prometheus."""
+    return Response(running(request).metrics.text(), headers={"Content-Type": MEDIA_TYPE})
 
 
 def copies_prefix(store: Path) -> str:

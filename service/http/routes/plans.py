@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
 import orjson
 from fastapi import APIRouter, Request
@@ -14,9 +14,12 @@ from starlette.concurrency import run_in_threadpool
 
 from predictors.contexts import Context
 from predictors.plans.graph import StageKind
+from service.engine import Serving
 from service.http.limits import body_of
 from service.http.openapi import takes
+from service.http.problems import document_of
 from service.http.running import Running, running
+from service.http.tracing import request_id
 from service.plan_questions import ChanceQuestion, LatestStartQuestion, Occasion, PlannedStage
 from service.plan_schemas import (
     ChanceRequest,
@@ -28,9 +31,11 @@ from service.plan_schemas import (
     ScenariosOut,
     ScenariosRequest,
     StageIn,
+    Unanswered,
 )
 from service.planning import PlanAnswered, ask_chances, ask_latest_starts
 from service.scenarios import ask_scenarios
+from telemetry.errors import BadField, NoEvidence, PhasecastError, UnknownId
 from telemetry.recorder.ids import uuid7
 
 router = APIRouter(prefix="/v1", tags=["plans"])
@@ -55,32 +60,42 @@ LATEST_START_EXAMPLE: dict[str, Any] = {
     "seed": 7,
 }
 SCENARIOS_EXAMPLE: dict[str, Any] = {"attempts": [{"attempt": "a-2", "context": _CONTEXT}], "n_scenarios": 4, "seed": 7}
+P = TypeVar("P", PlanIn, LatestStartIn)
+Q = TypeVar("Q", ChanceQuestion, LatestStartQuestion)
 IN_A_THREAD_FROM = 8
 """Questions from which the arithmetic would keep other callers waiting: it then runs beside the event loop."""
 
 
 @router.post("/chance", response_model=ChancesOut, openapi_extra=takes(ChanceRequest, CHANCE_EXAMPLE))
 async def post_chance(request: Request) -> Response:
-    """Answer with what probability plans complete by their deadlines; failing or being cancelled is not completing."""
+    """Answer with what probability plans complete by their deadlines; failing or being cancelled is not completing.
+
+    A plan that can't be answered holds its problem in its place, and keeps no other plan's answer back.
+    """
     at = running(request)
     asked = ChanceRequest.model_validate_json(await body_of(request, at.settings.body_limit_bytes))
-    questions = [_chance(at, plan) for plan in asked.plans]
+    found = [_found(at, _chance, plan) for plan in asked.plans]
+    questions = [one for one in found if isinstance(one, ChanceQuestion)]
     occasion = _occasion(at, "chance", len(questions), asked.seed, asked.cvar_level)
-    if len(questions) < IN_A_THREAD_FROM:
-        return _reply(at, ask_chances(at.lineup.serving, questions, occasion))
-    return _reply(at, await run_in_threadpool(ask_chances, at.lineup.serving, questions, occasion))
+    answers = await _asked(ask_chances, at, questions, occasion) if questions else []
+    ids = [(plan.plan_id, plan.attempt_id) for plan in asked.plans]
+    return _reply(at, "chance", answers, found, ids)
 
 
 @router.post("/latest-start", response_model=LatestStartsOut, openapi_extra=takes(LatestStartRequest, LATEST_START_EXAMPLE))
 async def post_latest_start(request: Request) -> Response:
-    """Answer when loads must start at the latest to be ready in time with probability 1 - delta."""
+    """Answer when loads must start at the latest to be ready in time with probability 1 - delta.
+
+    A question that can't be answered holds its problem in its place, and keeps no other answer back.
+    """
     at = running(request)
     asked = LatestStartRequest.model_validate_json(await body_of(request, at.settings.body_limit_bytes))
-    questions = [_latest_start(at, question) for question in asked.questions]
+    found = [_found(at, _latest_start, question) for question in asked.questions]
+    questions = [one for one in found if isinstance(one, LatestStartQuestion)]
     occasion = _occasion(at, "latest_start", len(questions), asked.seed)
-    if len(questions) < IN_A_THREAD_FROM:
-        return _reply(at, ask_latest_starts(at.lineup.serving, questions, occasion))
-    return _reply(at, await run_in_threadpool(ask_latest_starts, at.lineup.serving, questions, occasion))
+    answers = await _asked(ask_latest_starts, at, questions, occasion) if questions else []
+    ids = [(question.question_id, question.attempt_id) for question in asked.questions]
+    return _reply(at, "latest_start", answers, found, ids)
 
 
 @router.post("/scenarios", response_model=ScenariosOut, openapi_extra=takes(ScenariosRequest, SCENARIOS_EXAMPLE))
@@ -89,18 +104,68 @@ async def post_scenarios(request: Request) -> Response:
     at = running(request)
     asked = ScenariosRequest.model_validate_json(await body_of(request, at.settings.body_limit_bytes))
     drawn = await run_in_threadpool(ask_scenarios, at.lineup.serving, asked)
+    at.metrics.answered("scenarios", [drawn["status"]])
     return Response(orjson.dumps(drawn), media_type="application/json")
 
 
 def _occasion(at: Running, question: str, n: int, seed: int, cvar_level: float | None = None) -> Occasion:
     calibration_se = at.lineup.reliability_of(question).calibration_se
-    return Occasion(uuid7(), tuple(uuid7() for _ in range(n)), time.time_ns(), seed, calibration_se, cvar_level)
+    return Occasion(request_id(), tuple(uuid7() for _ in range(n)), time.time_ns(), seed, calibration_se, cvar_level)
 
 
-def _reply(at: Running, answers: Sequence[PlanAnswered]) -> Response:
-    """Queue the ledger rows, join the bodies."""
+async def _asked(
+    ask: Callable[[Serving | None, Sequence[Q], Occasion], list[PlanAnswered]],
+    at: Running,
+    questions: Sequence[Q],
+    occasion: Occasion,
+) -> list[PlanAnswered]:
+    """Ask at once, or beside the event loop where it takes long."""
+    if len(questions) < IN_A_THREAD_FROM:
+        return ask(at.lineup.serving, questions, occasion)
+    return await run_in_threadpool(ask, at.lineup.serving, questions, occasion)
+
+
+def _found(at: Running, read: Callable[[Running, P], Q], asked: P) -> Q | PhasecastError:
+    """A question with its contexts resolved and its phases known, or why it can't be answered."""
+    try:
+        question = read(at, asked)
+    except (UnknownId, BadField) as error:
+        return error
+    serving = at.lineup.serving
+    phases = {stage.phase for stage in _stages(question) if stage.context is not None}
+    missing = sorted(phase for phase in phases if serving is None or not serving.model.knows(phase))
+    if missing:
+        fix = "no finished attempt of these phases is known; POST their events to /v1/events first"
+        return NoEvidence("phase", ", ".join(missing), fix)
+    return question
+
+
+def _stages(question: ChanceQuestion | LatestStartQuestion) -> tuple[PlannedStage, ...]:
+    return question.stages if isinstance(question, ChanceQuestion) else (question.load, *question.predecessors)
+
+
+def _reply(
+    at: Running,
+    kind: str,
+    answers: Sequence[PlanAnswered],
+    found: Sequence[object],
+    ids: Sequence[tuple[str | None, str | None]],
+) -> Response:
+    """Queue the ledger rows, join the bodies with the problems of questions without an answer; raises where there is none."""
+    if not answers and isinstance(found[0], PhasecastError):
+        raise found[0]
     at.lineup.ledger.extend(a.row for a in answers)
-    return Response(b'{"answers":[' + b",".join([a.body for a in answers]) + b"]}", media_type="application/json")
+    at.metrics.answered(kind, [a.row.status for a in answers])
+    bodies = iter([a.body for a in answers])
+    places = [
+        _unanswered(one, *names) if isinstance(one, PhasecastError) else next(bodies)
+        for one, names in zip(found, ids, strict=True)
+    ]
+    return Response(b'{"answers":[' + b",".join(places) + b"]}", media_type="application/json")
+
+
+def _unanswered(error: PhasecastError, own_id: str | None, attempt_id: str | None) -> bytes:
+    return Unanswered(problem=document_of(error), id=own_id, attempt_id=attempt_id).model_dump_json().encode()
 
 
 def _content_key(asked: PlanIn | LatestStartIn) -> str:

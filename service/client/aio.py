@@ -1,0 +1,144 @@
+"""The client for asyncio: the same thin shell as `sync`, awaited. A copy of the store is fetched by the blocking one."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import httpx
+
+from service.client import calls
+from service.client.fallback import Fallback
+from service.client.sync import AWAY, TIMEOUT_S, authorization, away, headers_of
+from service.plan_schemas import ChancesOut, LatestStartsOut, ScenariosOut
+from service.readings import ContextsOut, CoverageOut, HostsOut, OverviewOut, ProfileOut, RunningOut
+from service.schemas import AnswersOut
+from service.token_schemas import TokenMadeOut, TokenOut, TokensOut
+
+
+def async_http_client(url: str, timeout_s: float = TIMEOUT_S, token: str | None = None) -> httpx.AsyncClient:
+    """An HTTP client of one API, without a proxy in between."""
+    return httpx.AsyncClient(base_url=url, timeout=timeout_s, trust_env=False, headers=authorization(token))
+
+
+class AsyncClient:
+    """The same calls for asyncio; every refusal is raised as the error it stands for, after as many tries as `retry` says.
+
+    Where the API is away, `predict` and `residual` are answered by `fallback`, if there is one.
+    """
+
+    def __init__(self, http: httpx.AsyncClient, retry: calls.Retry = calls.Retry(), fallback: Fallback | None = None) -> None:  # noqa: B008  frozen
+        self._http, self._retry, self._fallback = http, retry, fallback
+
+    async def predict(
+        self,
+        contexts: Sequence[Mapping[str, Any]],
+        phases: Sequence[str],
+        levels: Sequence[float] | None = None,
+        attempt_ids: Sequence[str] | None = None,
+    ) -> AnswersOut:
+        """Answer contexts x phases."""
+        try:
+            told = calls.answer(AnswersOut, *await self._send(calls.predict(contexts, phases, levels, attempt_ids)))
+        except AWAY as error:
+            if self._fallback is None:
+                raise
+            return self._fallback.predict(contexts, phases, levels, attempt_ids, error)
+        if self._fallback is not None:
+            self._fallback.note(contexts, phases, told)
+        return told
+
+    async def residual(self, running: Sequence[Mapping[str, Any]], levels: Sequence[float] | None = None) -> AnswersOut:
+        """Answer how much longer running phases will take."""
+        try:
+            return calls.answer(AnswersOut, *await self._send(calls.residual(running, levels)))
+        except AWAY as error:
+            if self._fallback is None:
+                raise
+            return self._fallback.residual(running, levels, error)
+
+    async def chance(self, plans: Sequence[Mapping[str, Any]], seed: int = 0, cvar_level: float | None = None) -> ChancesOut:
+        """Answer with what probability plans complete by their deadlines."""
+        return calls.answer(ChancesOut, *await self._send(calls.chance(plans, seed, cvar_level)))
+
+    async def latest_start(self, questions: Sequence[Mapping[str, Any]], seed: int = 0) -> LatestStartsOut:
+        """Answer when loads must start at the latest."""
+        return calls.answer(LatestStartsOut, *await self._send(calls.latest_start(questions, seed)))
+
+    async def scenarios(self, attempts: Sequence[Mapping[str, Any]], n_scenarios: int, seed: int = 0) -> ScenariosOut:
+        """Draw setup and service of attempts together."""
+        return calls.answer(ScenariosOut, *await self._send(calls.scenarios(attempts, n_scenarios, seed)))
+
+    async def ingest(self, attempts: Sequence[Mapping[str, Any]], events: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+        """Commit attempts and events; returns the result of each."""
+        return calls.document(*await self._send(calls.ingest(attempts, events)))
+
+    async def traces(self, spans: Mapping[str, Any]) -> dict[str, Any]:
+        """Commit spans of OTLP; returns what was not taken."""
+        return calls.document(*await self._send(calls.traces(spans)))
+
+    async def overview(self) -> OverviewOut:
+        """How far the service has come."""
+        return calls.answer(OverviewOut, *await self._send(calls.OVERVIEW))
+
+    async def contexts(self) -> ContextsOut:
+        """Contexts of recent work."""
+        return calls.answer(ContextsOut, *await self._send(calls.CONTEXTS))
+
+    async def running(self) -> RunningOut:
+        """What runs now."""
+        return calls.answer(RunningOut, *await self._send(calls.RUNNING))
+
+    async def hosts(self) -> HostsOut:
+        """Hosts that work ran on, or that were measured."""
+        return calls.answer(HostsOut, *await self._send(calls.HOSTS))
+
+    async def profile(self, host: str) -> ProfileOut:
+        """The newest measured profile of a host."""
+        return calls.answer(ProfileOut, *await self._send(calls.profile(host)))
+
+    async def coverage(self, newest: int | None = None) -> CoverageOut:
+        """Whether the newest answers came true."""
+        return calls.answer(CoverageOut, *await self._send(calls.coverage(newest)))
+
+    async def tokens(self) -> TokensOut:
+        """Tokens there are."""
+        return calls.answer(TokensOut, *await self._send(calls.TOKENS))
+
+    async def add_token(self, name: str, scopes: Sequence[str], expires_in_s: float | None = None) -> TokenMadeOut:
+        """Make a token; its text is in this answer alone."""
+        return calls.answer(TokenMadeOut, *await self._send(calls.add_token(name, scopes, expires_in_s)))
+
+    async def revoke_token(self, token_id: str) -> TokenOut:
+        """End a token at once."""
+        return calls.answer(TokenOut, *await self._send(calls.revoke_token(token_id)))
+
+    async def alive(self) -> bool:
+        """Whether the process answers."""
+        return bool(calls.document(*await self._send(calls.HEALTH)))
+
+    async def ready(self) -> dict[str, Any]:
+        """What /readyz tells, whether or not it is ready."""
+        status, body = await self._send(calls.READY)
+        return calls.document(200 if status == 503 else status, body)
+
+    async def metrics(self) -> str:
+        """Counts, times and state in the text format of Prometheus."""
+        return calls.text(*await self._send(calls.METRICS))
+
+    async def _send(self, call: calls.Call) -> tuple[int, bytes]:
+        """Status and body, after as many tries as it takes."""
+        for tried in range(1, self._retry.times + 2):
+            try:
+                answer = await self._http.request(call.method, call.path, content=call.body, headers=headers_of(call))
+            except httpx.HTTPError as error:
+                pause_s = calls.pause_s(self._retry, call, tried)
+                if pause_s is None:
+                    raise away(self._http.base_url, error) from error
+            else:
+                pause_s = calls.pause_s(self._retry, call, tried, answer.status_code, answer.headers.get("retry-after"))
+                if pause_s is None:
+                    return answer.status_code, answer.content
+            await asyncio.sleep(pause_s)
+        raise AssertionError("the last try always returns or raises")

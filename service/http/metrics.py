@@ -1,0 +1,113 @@
+"""What Prometheus may scrape: counts and times of answers as they are given, and the state of the service when it is asked."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter as Tally
+from collections.abc import Iterable, Iterator
+
+from prometheus_client import CollectorRegistry, Counter, Histogram, ProcessCollector, generate_latest
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from service.lineup import Lineup
+from telemetry import asof
+from telemetry.errors import StoreError
+from telemetry.store.file import Store
+from telemetry.words import Status
+
+MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+BUCKETS_S = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
+
+
+class Metrics:
+    """The counters of one serving process, in a registry of its own; safe from any thread."""
+
+    def __init__(self, store: Store, lineup: Lineup) -> None:
+        self.registry = CollectorRegistry()
+        self.requests = Histogram(
+            "phasecast_http_request_duration_seconds",
+            "From the first byte of a request's head to the last of its answer, s.",
+            ("method", "route", "status"),
+            buckets=BUCKETS_S,
+            registry=self.registry,
+        )
+        self._answers = Counter(
+            "phasecast_answers_total",
+            "Answers given, by kind of question and status.",
+            ("kind", "status"),
+            registry=self.registry,
+        )
+        self._ingested = Counter(
+            "phasecast_ingest_items_total",
+            "Items sent to the API, by table and what became of them.",
+            ("table", "result"),
+            registry=self.registry,
+        )
+        self._by_status: Tally[str] = Tally()
+        self.registry.register(_Now(store, lineup, self))
+        ProcessCollector(registry=self.registry)
+
+    def answered(self, kind: str, statuses: Iterable[str]) -> None:
+        """Count answers to one kind of question by their statuses."""
+        for status, count in Tally(statuses).items():
+            self._answers.labels(kind, status).inc(count)
+            self._by_status[status] += count
+
+    def ingested(self, table: str, results: Iterable[str]) -> None:
+        """Count items of a batch by what became of them."""
+        for result, count in Tally(results).items():
+            self._ingested.labels(table, result).inc(count)
+
+    @property
+    def share_calibrated(self) -> float:
+        """Share of the answers of this process that had status `calibrated`; 0 before the first."""
+        return self._by_status[Status.CALIBRATED] / max(1, sum(self._by_status.values()))
+
+    def text(self) -> bytes:
+        """Everything in the text format of Prometheus."""
+        return generate_latest(self.registry)
+
+
+class _Now(Collector):
+    """State read when it is scraped, so that it is never older than the scrape."""
+
+    def __init__(self, store: Store, lineup: Lineup, metrics: Metrics) -> None:
+        self._store, self._lineup, self._metrics = store, lineup, metrics
+        self._fitted: tuple[str, int] = ("", 0)
+
+    def describe(self) -> Iterator[Metric]:
+        """Nothing: a look at names must not read the store."""
+        yield from ()
+
+    def collect(self) -> Iterator[Metric]:
+        """The gauges."""
+        lineup, last_commit = self._lineup, self._store.last_commit
+        gauges = (
+            ("ready", "1 once questions can be answered.", float(lineup.serving is not None)),
+            ("troubled", "1 while the last round of upkeep failed.", float(lineup.trouble is not None)),
+            ("answers_calibrated_ratio", "Share of answers given with status calibrated.", self._metrics.share_calibrated),
+            ("ledger_pending_rows", "Answers given and not yet on disk (count).", len(lineup.ledger)),
+            ("store_pending_rows", "Rows waiting for the writer (count).", self._store.pending_rows),
+            ("last_commit_number", "The newest commit.", last_commit),
+            ("upkeep_lag_commits", "Commits (count) that upkeep has not looked at.", max(0, last_commit - lineup.derived_to)),
+            ("running_attempts", "Attempts (count) that have not ended.", len(lineup.running)),
+            ("model_age_seconds", "Since the serving model was fitted, s; it learns on between fits.", self._model_age_s()),
+        )
+        for name, text, value in gauges:
+            if value is not None:
+                yield GaugeMetricFamily(f"phasecast_{name}", text, value)
+
+    def _model_age_s(self) -> float | None:
+        """Age of the fit that serves, None where there is none or the store cannot be read now."""
+        serving = self._lineup.serving
+        if serving is None:
+            return None
+        if self._fitted[0] != serving.model_id:
+            try:
+                with self._store.reader() as reader:
+                    rows = asof.models(reader, self._store.last_commit)
+            except StoreError:
+                return None
+            self._fitted = next(((row.model_id, row.fitted_ns) for row in rows if row.model_id == serving.model_id), ("", 0))
+        return max(0.0, (time.time_ns() - self._fitted[1]) / 1e9) if self._fitted[1] else None
