@@ -11,6 +11,7 @@ from telemetry import asof
 from telemetry.errors import PhasecastError
 from telemetry.importers.contract import Importer, Options, Refused
 from telemetry.importers.gathered import running_s
+from telemetry.importers.texts import unended
 from telemetry.rows import Row
 from telemetry.store.batch import Batch
 from telemetry.store.file import Store
@@ -61,7 +62,8 @@ def bring_in(store: Store, path: Path, importer: Importer, options: Options, pro
         found = importer.read(path, options)
     except (PhasecastError, OSError) as error:
         return unreadable(path, error, importer.name)
-    rows = _news(store, found.rows)
+    rows, told = _news(store, found.rows, options)
+    notes = [*found.notes, *told, *_cut_off(path, importer)]
     new: Counter[str] = Counter()
     repeat, refusals, done = len(found.rows) - len(rows), list(found.refused), 0
     for batch in (rows[at : at + BATCH_ROWS] for at in range(0, len(rows), BATCH_ROWS)):
@@ -83,21 +85,38 @@ def bring_in(store: Store, path: Path, importer: Importer, options: Options, pro
         repeat=repeat,
         refused=len(refusals),
         refusals=refusals,
-        notes=list(found.notes),
+        notes=notes,
     )
 
 
-def _news(store: Store, rows: Sequence[Row]) -> list[Row]:
-    """The rows worth writing, attempts first, since an observation keeps the context known when it came.
+def _cut_off(path: Path, importer: Importer) -> list[str]:
+    """What rows can't tell: that the end of the last line is missing, and with it perhaps digits of its last number."""
+    if importer.by_line and unended(path):
+        return ["the last line has no end: if the file was cut off there, its last number may lack digits"]
+    return []
+
+
+def _news(store: Store, rows: Sequence[Row], options: Options) -> tuple[list[Row], list[str]]:
+    """The rows worth writing, attempts first, since an observation keeps the context known when it came; and what to tell of it.
 
     An older report that still has a phase running says nothing against a newer one, which has it ended or running for longer.
+    Nor does an assumed unit against one that the user told when the file was read before.
     """
-    running = {row.observation_id: row for row in rows if isinstance(row, Observation) and running_s(row) is not None}
+    given = {row.observation_id: row for row in rows if isinstance(row, Observation)}
     with store.reader() as reader:
-        known = asof.standing(reader, sorted({row.attempt_id for row in running.values()}), store.last_commit) if running else {}
-    older = {key for key in running.keys() & known.keys() if _is_older(running[key], known[key])}
-    news = (row for row in rows if not (isinstance(row, Observation) and row.observation_id in older))
-    return sorted(news, key=lambda row: not isinstance(row, Attempt))
+        ids = sorted({row.attempt_id for row in given.values()})
+        known = asof.standing(reader, ids, store.last_commit) if ids else {}
+    both = given.keys() & known.keys()
+    older = {key for key in both if running_s(given[key]) is not None and _is_older(given[key], known[key])}
+    told = set() if options.unit else {key for key in both if _unit(given[key]) != _unit(known[key])}
+    news = (row for row in rows if not (isinstance(row, Observation) and row.observation_id in older | told))
+    kept = f"{len(told)} lengths stay in the unit that was told when they were read before; --unit tells another"
+    return sorted(news, key=lambda row: not isinstance(row, Attempt)), [kept] if told else []
+
+
+def _unit(row: Observation) -> str | None:
+    """What is assumed of the unit of a row's length, if anything."""
+    return next((part for part in (row.assumed or "").split("; ") if part.startswith("unit=")), None)
 
 
 def _is_older(running: Observation, known: Observation) -> bool:

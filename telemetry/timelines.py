@@ -28,7 +28,7 @@ from telemetry.clocks import NS_PER_S, Length, Unusable, device_length, host_len
 from telemetry.errors import BadField
 from telemetry.spans import LAUNCH, RANK, Record, Span, Stop, in_time_order, launch_of, spans_of
 from telemetry.tables import Attempt, Event, Observation, Quarantine
-from telemetry.words import PHASES, Absence, Clock, Ended, EventKind, State
+from telemetry.words import AFTERMATH, PHASES, Absence, Clock, Ended, EventKind, State
 
 _K = EventKind
 # Boundaries that no attempt crosses out of order. Transfers may overlap reading and computing, progress marks prove nothing.
@@ -38,6 +38,7 @@ _SPINE = (
 )
 _BESIDE_TRANSFERS = frozenset({_K.COMPUTE_START, _K.COMPUTE_FINISH})
 _SHARING_ENDS = frozenset({"completion", LAUNCH.name})
+_AFTER_ALL = frozenset({"transfer", "completion", *AFTERMATH})
 OBSERVED = frozenset({*PHASES, LAUNCH.name})
 """Names of phases that events can make observations of; those of any other name were imported."""
 
@@ -91,7 +92,9 @@ def _settle(span: Span, record: Record) -> Observation | Quarantine | None:
 def _open(span: Span, start: Event, record: Record) -> Observation | Quarantine:
     """The row of a span that was begun, and not seen to end."""
     begun_in_vain = record.stop is not None and record.stop.confirmed and record.before(start, record.stop.by)
-    if begun_in_vain or _overtaking(span, start, record) is not None:
+    # Whichever way clocks put the two, what has ended computes no more; only its results may still be carried out.
+    begun_after_all = record.over and span.phase.name not in _AFTER_ALL
+    if begun_in_vain or begun_after_all or _overtaking(span, start, record) is not None:
         return _absent(span, record, Absence.UNOBSERVED)
     return _running(span, start, record)
 

@@ -69,4 +69,4 @@ def _problem(cells: Sequence[str], places: tuple[int, int, int]) -> str | None:
     return f"{wrong[0][:80]!r} is no count of tokens" if wrong else None
 
 
-ARRIVALS = Importer("arrivals", recognises, read)
+ARRIVALS = Importer("arrivals", recognises, read, by_line=True)

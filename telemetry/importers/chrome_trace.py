@@ -29,7 +29,7 @@ from telemetry.importers.cells import FAR_OFF, name, reason
 from telemetry.importers.chrome_spans import SPANS, Span, Spans, arguments
 from telemetry.importers.contract import Found, Importer, Options, Refused, row_id
 from telemetry.importers.decimals import count, unit_told
-from telemetry.importers.exact import SINCE_1970_NS
+from telemetry.importers.exact import SINCE_1970_NS, nanoseconds
 from telemetry.importers.json_stream import Element, Member, pieces
 from telemetry.importers.texts import opened
 from telemetry.rows import Row
@@ -118,7 +118,7 @@ def _rows(span: Span, trace: _Trace, host: str | None, unit: str | None, seen: C
     told = arguments(record)
     category = str(record.get("cat") or "").split(",")[0]
     phase, device = _place(category, record, trace)
-    identity = [trace.identity, category, record.get("name"), record.get("pid"), record.get("tid"), span.mark.at_ns]
+    identity = [trace.identity, category, record.get("name"), record.get("pid"), record.get("tid"), _written(record)]
     same = row_id("chrome_trace", *identity, *(told.get(key) for key in _TELLING))
     seen[same] += 1  # spans that nothing tells apart are still as many as there are
     attempt_id = same if seen[same] == 1 else row_id("chrome_trace", same, seen[same])
@@ -133,6 +133,14 @@ def _rows(span: Span, trace: _Trace, host: str | None, unit: str | None, seen: C
         size_in=count(str(told.get("bytes"))) if device else None,
     )
     return attempt, _observation(attempt_id, phase, span, trace, unit)
+
+
+def _written(record: dict[str, Any]) -> object:
+    """When a record begins as it stands there, for its identity: by that it is known again when the unit is corrected."""
+    try:
+        return nanoseconds("ts", record.get("ts"), "us")
+    except BadField:
+        return record.get("ts")
 
 
 def _observation(attempt_id: str, phase: str, span: Span, trace: _Trace, unit: str | None) -> Observation:

@@ -46,11 +46,15 @@ class Found:
 
 @dataclass(frozen=True)
 class Importer:
-    """A format: its name, how it is recognised by path and first bytes (unpacked), and how it is read."""
+    """A format: its name, how it is recognised by path and first bytes (unpacked), and how it is read.
+
+    `by_line`: its files are lines of text, so one without an end at the last line may have been cut off.
+    """
 
     name: str
     recognises: Callable[[Path, bytes], bool]
     read: Callable[[Path, Options], Found]
+    by_line: bool = False
 
 
 def row_id(format_name: str, *identity: object) -> str:

@@ -241,4 +241,4 @@ def _notes(trace: _Trace) -> list[str]:
     return found
 
 
-NEXTFLOW = Importer("nextflow", recognises, read)
+NEXTFLOW = Importer("nextflow", recognises, read, by_line=True)

@@ -118,18 +118,18 @@ def _of_sized(data: bytes) -> Iterator[tuple[int | None, Reported] | Refused]:
 
 
 def _built_like_spans(head: bytes) -> bool:
-    """Whether the first bytes are a message whose field 1 holds, under field 2 twice, a span with an id or a start time."""
+    """Whether the first bytes are a message whose field 1 holds, under field 2 twice, a span with an id or a start time.
+
+    Fields of other numbers are passed over, as they are in reading: a newer exporter may send some.
+    """
     try:
-        number, group = next(_fields(head))
-        if number != 1 or not group:
-            return False
-        inside = list(_fields(group))
-        scopes = [part for number, part in inside if number == 2]
+        group = next(part for number, part in _fields(head) if number == 1 and part)
+        scopes = [part for number, part in _fields(group) if number == 2]
         spans = [part for scope in scopes for number, part in _fields(scope) if number == 2]
         told = [(number, len(part)) for number, part in _fields(spans[0])]
     except (ValueError, StopIteration, IndexError):
         return False
-    return {number for number, _ in inside} <= {1, 2, 3} and bool({(1, 16), (2, 8), (7, 8)} & set(told))
+    return bool({(1, 16), (2, 8), (7, 8)} & set(told))
 
 
 def _fields(message: bytes) -> Iterator[tuple[int, bytes]]:

@@ -188,4 +188,4 @@ def _listed(names: Sequence[str]) -> str:
     return ", ".join(names[:_MOST_NAMED]) + more
 
 
-PROMETHEUS = Importer("prometheus", recognises, read)
+PROMETHEUS = Importer("prometheus", recognises, read, by_line=True)

@@ -34,7 +34,7 @@ from telemetry.importers.gathered import Gathered
 from telemetry.importers.instants import Instant
 from telemetry.importers.phases import phase_row, span_row
 from telemetry.importers.tabular import head_lines
-from telemetry.importers.texts import lines
+from telemetry.importers.texts import Unended, lines
 from telemetry.rows import Row
 from telemetry.tables import Attempt, Observation
 from telemetry.words import Absence, Ended
@@ -99,7 +99,9 @@ def _is_head(text: str, shape: slurm.Shape) -> bool:
 
 
 def _job(text: str, shape: slurm.Shape) -> Job:
-    """Known cells of a record."""
+    """Known cells of a record. BadField where it is cut off."""
+    if isinstance(text, Unended) and shape.spans and len(text) <= shape.spans[-1][0]:
+        raise BadField("line", f"{len(text)} characters", "the file breaks off here, before its last column")
     cells = zip(shape.names, shape.cells(text), strict=True)
     return {column: cell for column, cell in cells if not slurm.absent(cell)}
 
@@ -224,4 +226,4 @@ def _notes(report: _Report) -> list[str]:
     return found
 
 
-SACCT = Importer("sacct", recognises, read)
+SACCT = Importer("sacct", recognises, read, by_line=True)

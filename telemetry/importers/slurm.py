@@ -101,7 +101,7 @@ def cancel_reason(text: str, word: str) -> CancelReason:
 
 
 def length_s(field: str, text: str) -> Decimal:
-    """[D-]HH:MM:SS, D-HH:MM or MM:SS, each with a fraction or without, in s. BadField for other texts."""
+    """[D-]HH:MM:SS, D-HH:MM or MM:SS, each with a fraction or without, in s. BadField for other texts, and for 61 minutes."""
     found = _LENGTH.fullmatch(text.strip())
     if found is None:
         raise BadField(field, text[:80], "a length such as 5-00:00:00, 03:33:25 or 00:15.057 was expected")
@@ -110,6 +110,8 @@ def length_s(field: str, text: str) -> Decimal:
         hours, minutes, whole_s = 0, int(first), int(second)
     else:
         hours, minutes, whole_s = int(first), int(second), int(third or 0)
+    if whole_s > 59 or (third is not None or days is not None) * minutes > 59 or (days is not None and hours > 23):
+        raise BadField(field, text[:80], "minutes and seconds go to 59, hours beside days to 23")
     return 86_400 * int(days or 0) + 3600 * hours + 60 * minutes + whole_s + Decimal(fraction or 0)
 
 

@@ -7,7 +7,7 @@ Per job an attempt, with `queue` (field 3, wait) and `service` (field 4, run tim
 * Lines of status 2, 3 and 4 are parts of a checkpointed job that has a line of its own: they are no jobs.
 * Times of start count from the log's epoch: they are instants only if the header gives UnixStartTime.
 * Context: host from the header's Computer, family from the executable, device from the partition, mode from the queue,
-  batch = processors, size_in = requested time in s (what is known of the job's size before it runs).
+  batch = processors, size_in = requested time as the log has it, in s (what is known of the job's size before it runs).
 
 Variants read: decimals, CRLF, spaces or tabs, fields missing at the end (unknown), header lines anywhere, gzip.
 """
@@ -29,7 +29,7 @@ from telemetry.importers.decimals import SECONDS_PER, count, number, unit_told
 from telemetry.importers.instants import Instant
 from telemetry.importers.phases import phase_row
 from telemetry.importers.tabular import head_lines
-from telemetry.importers.texts import lines
+from telemetry.importers.texts import Unended, lines
 from telemetry.rows import Row
 from telemetry.tables import Attempt
 from telemetry.words import Absence, CancelReason, Ended
@@ -56,6 +56,7 @@ class _Log:
     header: dict[str, str] = field(default_factory=dict)
     told: Counter[str] = field(default_factory=Counter)
     ran_and_asked_s: list[tuple[float, float]] = field(default_factory=list)
+    widest: int = _LEAST_FIELDS
 
 
 def recognises(_path: Path, head: bytes) -> bool:
@@ -80,16 +81,23 @@ def read(path: Path, options: Options) -> Found:
         elif cells := text.split():
             n_read += 1
             try:
-                rows += _rows(_job(cells), log)
+                rows += _rows(_job(cells, log.widest if isinstance(text, Unended) else _LEAST_FIELDS), log)
+                log.widest = max(log.widest, len(cells))
             except (BadField, ValidationError) as error:
                 refused.append(Refused(line, f"job {cells[0][:80]}", reason(error)))
     return Found(tuple(rows), n_read, tuple(refused), tuple(_notes(log)) if n_read else ())
 
 
-def _job(cells: list[str]) -> Job:
-    """The numbers of a line. BadField where there are too few or many, or one is no number."""
+def _job(cells: list[str], least: int) -> Job:
+    """The numbers of a line. BadField where there are too few or many, or one is no number.
+
+    `least`: fewer mean that it is cut off. Logs may leave fields out at the end, but where the last line does so alone and has
+    no end, the file broke off.
+    """
     if not _LEAST_FIELDS <= len(cells) <= len(FIELDS):
         raise BadField("line", f"{len(cells)} fields", f"a job has {len(FIELDS)}")
+    if len(cells) < least:
+        raise BadField("line", f"{len(cells)} fields", f"the file breaks off here: lines above have {least}")
     values = dict(zip(FIELDS, (decimal(key, cell) for key, cell in zip(FIELDS, cells, strict=False)), strict=False))
     return {key: None if values.get(key, _UNKNOWN) == _UNKNOWN else values[key] for key in FIELDS}
 
@@ -101,7 +109,7 @@ def _rows(job: Job, log: _Log) -> list[Row]:
         log.told["lines that are parts of checkpointed jobs, not jobs"] += 1
         return []
     waited_s, ran_s, asked_s = (_length_s(job, key, log) for key in ("wait", "run", "asked_time"))
-    attempt = _attempt(job, log, asked_s)
+    attempt = _attempt(job, log)
     submitted, began = _start(job, log, ("submit",)), _start(job, log, ("submit", "wait"))
     if status == _CANCELLED and not ran_s:
         log.told["jobs cancelled before they ran, whose service is not applicable"] += 1
@@ -126,10 +134,11 @@ def _length_s(job: Job, key: str, log: _Log) -> float | None:
     return None if value is None else length(key, value * SECONDS_PER[log.unit])
 
 
-def _attempt(job: Job, log: _Log, asked_s: float | None) -> Attempt:
+def _attempt(job: Job, log: _Log) -> Attempt:
     """The job with its context.
 
-    Its whole line identifies it: simulated logs of one workload have the same jobs, submitted at the same times.
+    Its whole line identifies it: simulated logs of one workload have the same jobs, submitted at the same times. Nothing of it
+    depends on the unit, which may be corrected when the log is read again.
     """
     origin = [log.header.get(key) for key in ("computer", "installation", "unixstarttime")]
     processors = job["processors"] or job["asked_processors"]
@@ -141,7 +150,7 @@ def _attempt(job: Job, log: _Log, asked_s: float | None) -> Attempt:
         family=_numbered("executable", job["executable"]),
         mode=_numbered("queue", job["queue"]),
         batch=float(processors) if processors else None,
-        size_in=asked_s,
+        size_in=None if job["asked_time"] is None else float(job["asked_time"]),
     )
 
 
@@ -188,4 +197,4 @@ def _notes(log: _Log) -> list[str]:
     return found
 
 
-SWF = Importer("swf", recognises, read)
+SWF = Importer("swf", recognises, read, by_line=True)

@@ -9,7 +9,7 @@ import codecs
 import gzip
 import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from io import BufferedReader
 from pathlib import Path
 
@@ -49,6 +49,24 @@ def whole(path: Path, most_bytes: int = MOST_BYTES) -> tuple[str, tuple[Refused,
     return decoded(found), broken
 
 
+class Unended(str):
+    """A last line without an end: it may be whole, or cut off."""
+
+    __slots__ = ()
+
+
+def unended(path: Path) -> bool:
+    """Whether a file of lines doesn't end its last one; not where it is a packed one that breaks off, or no text, as Parquet."""
+    last = b"\n"
+    with opened(path) as file, suppress(*BROKEN):
+        while part := file.read1(1 << 20):
+            if b"\0" in part:
+                return False
+            last = part[-1:]
+        return last not in {b"\n", b"\r"}
+    return False
+
+
 def lines(path: Path) -> Iterator[tuple[int, str | Refused]]:
     """Lines of a UTF-8 file without their ends, numbered from 1, one in memory at a time.
 
@@ -64,7 +82,8 @@ def lines(path: Path) -> Iterator[tuple[int, str | Refused]]:
                     while (rest := file.readline(LINE_BYTES)) and not rest.endswith(b"\n"):
                         pass
                     continue
-                yield number, line.decode("utf-8-sig" if number == 1 else "utf-8", errors="replace").rstrip("\r\n")
+                text = line.decode("utf-8-sig" if number == 1 else "utf-8", errors="replace")
+                yield number, text.rstrip("\r\n") if text.endswith("\n") else Unended(text.rstrip("\r"))
         except BROKEN as error:
             yield number + 1, Refused(number + 1, "end of file", f"the packed file breaks off: {error}")
 

@@ -294,4 +294,4 @@ def _notes(table: _Table) -> list[str]:
     return found
 
 
-TIDY = Importer("tidy", recognises, read)
+TIDY = Importer("tidy", recognises, read, by_line=True)

@@ -189,3 +189,36 @@ def test_no_format_breaks_on_what_is_nothing(importer: Importer, content: bytes,
 def test_formats_are_listed_by_name() -> None:
     names = [importer.name for importer in FORMATS]
     assert sorted(set(names)) == names
+
+
+TIDY = "observation_id,phase,duration,host\no1,service,1500,h\no2,service,2500,h\n"
+LENGTHS = "SELECT duration_s, assumed FROM observations WHERE known_until IS NULL ORDER BY duration_s"
+
+
+def test_a_unit_told_later_corrects_what_was_assumed_and_stays(shell: Shell) -> None:  # T13
+    file = shell.file("t.csv", TIDY.replace(",host", ",outcome,host").replace(",h\n", ",completed,h\n"))
+    shell.tell(file)
+    assert [(1500.0, "unit=s"), (2500.0, "unit=s")] == shell.stored(LENGTHS)
+    [told] = shell.reports(file, "--unit", "ms")
+    assert (2, 0) == (told["new"], told["refused"])
+    assert [(1.5, None), (2.5, None)] == shell.stored(LENGTHS)
+    [again] = shell.reports(file)
+    assert (0, 0) == (again["new"], again["refused"])
+    assert "2 lengths stay in the unit that was told" in " ".join(again["notes"])
+    assert [(1.5, None), (2.5, None)] == shell.stored(LENGTHS)
+
+
+def test_a_unit_told_later_corrects_a_log_too(shell: Shell) -> None:  # T13
+    file = shell.file("a.swf", "".join(f"{n} 0 0 5000 1 -1 -1 1 9000 -1 1 -1 -1 -1 -1 -1 -1 -1\n" for n in range(3)))
+    shell.tell(file)
+    [told] = shell.reports(file, "--unit", "ms")
+    assert 0 == told["refused"]
+    assert [(5.0,)] == shell.stored(
+        "SELECT DISTINCT duration_s FROM observations WHERE phase = 'service' AND known_until IS NULL"
+    )
+
+
+def test_a_last_line_without_an_end_is_noted(shell: Shell) -> None:
+    note = "the last line has no end"
+    assert note in shell.tell(shell.file("cut.csv", TIDY.rstrip("h\n") + "h"))
+    assert note not in shell.tell(shell.file("whole.csv", TIDY))

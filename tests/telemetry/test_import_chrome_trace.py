@@ -275,3 +275,10 @@ def test_a_torch_trace_with_three_streams(shared_dir: Path) -> None:
     assert {f"{gpu} stream 20": 2, f"{gpu} stream 24": 2, f"{gpu} stream 28": 2} == work
     assert {gpu: 4, f"{gpu} stream 24": 1} == Counter(a.device for a, o in pairs if o.phase == "device_wait")
     assert [123e-6] * 3 == [o.duration_s for a, o in pairs if a.node_id == "ampere_sgemm_128x64_nn"]
+
+
+def test_reading_a_trace_again_in_another_unit_means_the_same_spans(tmp_path: Path) -> None:  # T13
+    records = (x("one", ts=1000.5, dur=5000), x("two", ts=2000, dur=1))
+    plain, told = trace(tmp_path, *records), trace(tmp_path, *records, unit="ns")
+    assert attempts(plain) == attempts(told)
+    assert [0.005, 5e-6] == [observed(found)[0].duration_s for found in (plain, told)]

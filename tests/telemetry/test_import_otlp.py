@@ -288,3 +288,24 @@ def test_only_traces_are_recognised(tmp_path: Path) -> None:
 def test_no_example_of_another_format_is_recognised(shared_dir: Path) -> None:
     files = [path for path in sorted((shared_dir / "examples").iterdir()) if path.is_file()]
     assert [] == [path.name for path in files if recognises(path, first_bytes(path))]
+
+
+def test_a_span_that_ends_before_it_starts_leaves_nothing_running(tmp_path: Path) -> None:
+    found = imported(tmp_path, request(span(-1_000_000)))
+    told = timeline(found)
+    assert ["service"] == [row.phase for row in told.quarantined]
+    assert not [row.phase for row in told.observations if row.ended is Ended.RUNNING]
+    assert 0 == sum(note.startswith("1 spans have no end") for note in found.notes)
+
+
+def test_protobuf_with_fields_of_a_newer_version_is_recognised(tmp_path: Path) -> None:
+    message = ExportTraceServiceRequest()
+    fill(message, request(span()))
+    group = message.resource_spans[0].SerializeToString() + b"\xa2\x06\x03new"  # field 100, text
+    newer = b"\x78\x05" + b"\x0a" + bytes([len(group) & 127 | 128, len(group) >> 7]) + group  # field 15, then the spans
+    path = tmp_path / "newer.pb"
+    path.write_bytes(newer)
+    assert recognises(path, first_bytes(path))
+    assert imported(tmp_path, request(span())).rows == read(path, Options()).rows
+    path.write_bytes(b"\x78\x05\x0a\x03new")
+    assert not recognises(path, first_bytes(path))

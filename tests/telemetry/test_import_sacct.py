@@ -239,3 +239,23 @@ def test_the_public_report_reads_as_worked_out_by_hand(shared_dir: Path) -> None
         (17.0, Ended.CANCELLED, "user", "2019-08-01T00:35:27"),
     ] == runs
     assert [1.0, 1.0] == [row.duration_s for row in phase(found, "queue")]
+
+
+@pytest.mark.parametrize("text", ["25:61:99", "00:60:00", "00:00:60", "1-24:00:00", "1-00:60", "10:60"])
+def test_a_length_no_clock_shows_is_refused(tmp_path: Path, text: str) -> None:
+    [refused] = read_text(tmp_path, "jobs.txt", HEAD + job(Elapsed=text) + DONE).refused
+    assert "minutes and seconds go to 59, hours beside days to 23" in refused.reason
+
+
+@pytest.mark.parametrize(("text", "length_s"), [("25:00:00", 90_000.0), ("90:59", 5459.0), ("1-23:59:59", 172_799.0)])
+def test_lengths_past_a_day_or_an_hour_without_a_place_for_it_pass(tmp_path: Path, text: str, length_s: float) -> None:
+    [row] = phase(read_text(tmp_path, "jobs.txt", HEAD + job(Elapsed=text)), "service")
+    assert length_s == row.duration_s
+
+
+def test_a_last_line_that_breaks_off_before_its_last_column_is_refused(tmp_path: Path) -> None:
+    table = "JobID    State      Elapsed\n-------- ---------- ----------\n"
+    whole = f"{'7':9}{'COMPLETED':11}01:02:03\n"
+    assert () == read_text(tmp_path, "jobs.txt", table + whole + whole.replace("7", "8", 1)).refused
+    [refused] = read_text(tmp_path, "jobs.txt", table + whole + "8        COMPL").refused
+    assert "the file breaks off here" in refused.reason

@@ -140,3 +140,20 @@ def test_the_public_log_reads_as_counted_by_hand(shared_dir: Path) -> None:
     assert (265.8, 399.0, 2.0) == (runs[4].duration_s, attempts(found)[4].size_in, attempts(found)[4].batch)
     assert {Ended.COMPLETED} == {row.ended for row in runs}
     assert found == read(shared_dir / "examples" / "F12-swf-easy_mediumWL_smallPF.swf")
+
+
+def test_reading_a_log_again_in_another_unit_means_the_same_jobs(tmp_path: Path) -> None:  # T13
+    text = line(ran="500000", asked="600000")
+    plain, told = read_text(tmp_path, "log.swf", text), read_text(tmp_path, "log.swf", text, Options(unit="ms"))
+    assert attempts(plain) == attempts(told)
+    assert [500_000.0, 500.0] == [phase(found, "service")[0].duration_s for found in (plain, told)]
+
+
+def test_a_last_line_that_breaks_off_is_refused_where_that_shows(tmp_path: Path) -> None:
+    whole = line(1) + line(2) + line(3)
+    found = read_text(tmp_path, "log.swf", whole.rstrip("\n")[:-10])
+    assert [(3, "the file breaks off here")] == [(one.line, one.reason.split("; ")[1].split(":")[0]) for one in found.refused]
+    assert 2 == len(attempts(found))
+    assert 3 == len(attempts(read_text(tmp_path, "log.swf", whole.rstrip("\n"))))
+    shorter = "".join(" ".join(one.split()[:12]) + "\n" for one in whole.splitlines())
+    assert () == read_text(tmp_path, "log.swf", line(4) + line(5) + line(6) + line(7) + shorter).refused

@@ -7,7 +7,7 @@ import pytest
 from telemetry.errors import BadField, TooLarge, UnknownId
 from telemetry.importers.contract import Refused
 from telemetry.importers.decimals import count, in_seconds, number, unit_of, unit_told
-from telemetry.importers.texts import LINE_BYTES, decoded, lines, whole
+from telemetry.importers.texts import LINE_BYTES, Unended, decoded, lines, unended, whole
 
 TEXT = "one\ntwo \u00b5s\r\n\nlast"
 NUMBERED = [(1, "one"), (2, "two \u00b5s"), (3, ""), (4, "last")]
@@ -70,3 +70,16 @@ def test_units_have_short_and_long_names_and_lengths_are_rounded_once() -> None:
         unit_told("fortnight")
     assert 2592000.000000001 == in_seconds(Decimal(2592000000000001), "ns")
     assert [2147483.647, 2147483.649] == [in_seconds(Decimal(2**31 + step), "ms") for step in (-1, 1)]
+
+
+@pytest.mark.parametrize(
+    ("raw", "is_open"), [(b"a\nb", True), (b"a\nb\n", False), (b"a\r\n", False), (b"", False), (b"PAR1\0", False)]
+)
+def test_a_last_line_without_an_end_is_known(tmp_path: Path, raw: bytes, is_open: bool) -> None:
+    for name, data in (("plain", raw), ("packed.gz", gzip.compress(raw))):
+        (tmp_path / name).write_bytes(data)
+        assert is_open == unended(tmp_path / name)
+    assert is_open == any(isinstance(text, Unended) for _, text in lines(tmp_path / "plain") if raw[:4] != b"PAR1")
+    broken = tmp_path / "broken.gz"
+    broken.write_bytes(gzip.compress(b"a\nb")[:-6])
+    assert not unended(broken)

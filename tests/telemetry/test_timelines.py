@@ -277,3 +277,12 @@ def test_warmup_has_not_begun_while_a_transfer_is_under_way() -> None:
 
 def test_warmup_starts_at_host_materialisation_where_nothing_is_transferred() -> None:
     assert (3.0, "completed") == lengths(observe(None, [event("host_materialized", 0), event("warmup_finish", 3)]))["warmup"]
+
+
+@pytest.mark.parametrize("end", ["compute_finish", "failed"])
+def test_an_attempt_that_is_over_has_nothing_running_but_what_follows_the_work(end: str) -> None:
+    for late in ("phase_start", "compute_start", "eligible"):
+        ended = observe(None, [event(end, 1), event(late, 2)])
+        assert not [o.phase for o in ended.observations if o.ended == "running" and o.phase not in {"drain", "completion"}]
+    carried_out = [event("compute_start", 0), event("compute_finish", 1), event("transfer_start", 2, direction="device_to_host")]
+    assert "running" == rows(observe(None, carried_out))["transfer"].ended
