@@ -36,7 +36,7 @@ ASKED: dict[str, tuple[Any, ...]] = {
     "ingest": ([{"attempt_id": "of-clients"}], []),
     "traces": ({"resourceSpans": []},),
     "coverage": (10,),
-    **{name: () for name in ("overview", "contexts", "running", "hosts", "tokens", "alive", "ready", "metrics")},
+    **dict.fromkeys(("overview", "contexts", "running", "hosts", "tokens", "alive", "ready", "metrics"), ()),
 }
 """Every call that a server which has learned answers, with arguments."""
 OTHERS = {"profile", "add_token", "revoke_token", "snapshot"}
