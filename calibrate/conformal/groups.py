@@ -24,13 +24,15 @@ _NOTHING: Mapping[str, Levels] = MappingProxyType({})
 class Asked:
     """What is asked of the recalibrated distribution on behalf of `node` ("" where no node has seen enough).
 
-    `levels` and `ends`, one per ADVERTISED: the level to answer with and the end it stands in for. `controlled_at` is the level
-    whose long-run miss rate is proven to lie within `within` of nominal for the node's answers, None while that says nothing.
+    `levels` and `ends`, one per ADVERTISED: the level to answer with and the end it stands in for; `crossings` counts neighbours
+    that had to be set in order. `controlled_at` is the level whose long-run miss rate is proven to lie within `within` of nominal
+    for the node's answers, None while that says nothing.
     """
 
     node: str
     levels: tuple[float, ...]
     ends: tuple[End | None, ...]
+    crossings: int
     controlled_at: float | None
     within: float
 
@@ -64,7 +66,8 @@ class Groups:
         served = [served_at(float(alpha)) for alpha in state.served()[0]]
         within = float(state.within(outstanding)[0])
         claimed = CONTROLLED if node and within < 1.0 - CONTROLLED else None
-        return Asked(node, tuple(level for level, _ in served), tuple(end for _, end in served), claimed, within)
+        levels, ends = tuple(level for level, _ in served), tuple(end for _, end in served)
+        return Asked(node, levels, ends, state.crossings(), claimed, within)
 
     def after(self, outcomes: Sequence[Learned]) -> Groups:
         """With outcomes in the order of becoming known; however they are cut into batches, the states are the same.

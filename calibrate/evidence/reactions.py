@@ -9,7 +9,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
+import numpy as np
+
 from calibrate.evidence.drift import Alarm, Change, Watch
+from predictors.distribution import Array
 from predictors.scores import binomial_interval
 
 
@@ -100,3 +103,13 @@ def undone(reaction: Reaction, watch: Watch, threshold: float) -> str | None:
         f"quiet for {watch.n} outcomes (evidence {watch.evidence:.3g}); {reaction.misses} of {reaction.outcomes} answers passed "
         f"their p{100 * LEVEL:.0f}, interval {share.low:.3f} to {share.high:.3f}"
     )
+
+
+def widened(quantiles_s: Array, median_s: Array, amount: float) -> Array:
+    """Quantiles (n_contexts, n_levels) in s at `amount` times their log distance from the median (n_contexts,): m (q / m)^amount.
+
+    A quantile of 0 stays 0, and so does every quantile of a context whose median is 0: there is no log distance to stretch.
+    """
+    middle = np.where(median_s > 0.0, median_s, 1.0)[:, None]
+    stretched = middle * np.power(quantiles_s / middle, amount)
+    return np.where(median_s[:, None] > 0.0, stretched, quantiles_s)

@@ -77,6 +77,15 @@ def test_a_slow_down_by_half_is_found_within_a_hundred_outcomes_in_95_of_100_see
     assert 5 >= np.median(np.abs(off))
 
 
+def test_durations_that_double_at_row_500_raise_an_alarm_within_40_rows() -> None:  # field rule C14
+    for seed in range(20):
+        scores = np.random.default_rng(1000 + seed).normal(size=540)
+        scores[500:] += math.log(2.0) / 0.5
+        first = shown(scores, seed)
+        assert first is not None
+        assert 500 < first[0] <= 540
+
+
 @pytest.mark.parametrize(
     ("change", "shift", "spread"),
     [(Change.HIGHER, 1.5, 1.0), (Change.LOWER, -1.5, 1.0), (Change.WIDER, 0.0, 4.0), (Change.NARROWER, 0.0, 0.2)],

@@ -29,7 +29,7 @@ def test_without_outcomes_what_is_advertised_is_asked_and_nothing_claimed() -> N
     asked = Groups().asked(NORTH)
     assert ("", None) == (asked.node, asked.controlled_at)
     assert list(ADVERTISED) == pytest.approx(asked.levels)
-    assert (None,) * 4 == asked.ends
+    assert ((None,) * 4, 0) == (asked.ends, asked.crossings)
 
 
 def test_a_node_answers_for_itself_once_it_has_seen_enough() -> None:

@@ -62,6 +62,11 @@ def test_misses_widen_and_asking_changes_nothing() -> None:
     assert 0.2 - 4 * 0.01 * 0.8 == pytest.approx(wrapper.alpha)
 
 
+def test_a_wide_bound_around_a_short_median_stays_positive() -> None:  # field rule C12
+    wide = MapieAci(np.full(20, 2.0), np.append(np.full(15, 0.1), np.full(5, 5.0)), level=0.6)
+    assert 0.1 == pytest.approx(float(wide.bound([2.0]).upper_s[0]))  # 3 s below a median of 2 s would be negative
+
+
 @pytest.mark.parametrize("level", [0.5, 0.995, 1.0])
 def test_a_level_it_cannot_keep_is_refused(level: float) -> None:
     with pytest.raises(BadField, match="level"):

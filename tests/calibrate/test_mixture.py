@@ -68,7 +68,7 @@ def test_an_answer_is_judged_by_what_was_asked_then() -> None:
 
 @settings(max_examples=40, deadline=None)
 @given(st.lists(outcomes, max_size=120))
-def test_levels_never_cross_and_the_controlled_one_is_not_moved(told: list[Told]) -> None:
+def test_levels_never_cross_and_the_controlled_one_is_not_moved(told: list[Told]) -> None:  # field rule C05
     state = Levels.start()
     for one in told:
         state = state.after(one)
@@ -77,6 +77,14 @@ def test_levels_never_cross_and_the_controlled_one_is_not_moved(told: list[Told]
         assert state.mixed()[0, PLACE] == served[PLACE]
         assert np.all(np.isfinite(state.alpha))
         assert 1.0 == pytest.approx(float(state.share[0, 0].sum()))
+
+
+def test_forty_misses_then_four_hundred_hits_stay_finite_at_every_level() -> None:  # field rule C13
+    state = Levels.start()
+    for u in [1.0] * 40 + [0.0] * 400:
+        state = state.after(Told(u))
+        assert np.all(np.isfinite(state.served()))
+        assert np.all((-GAMMA <= state.alpha) & (state.alpha <= 1.0 + GAMMA))
 
 
 def test_crossings_are_counted() -> None:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from calibrate.evidence.drift import Alarm, Change, Run, Watch, threshold
-from calibrate.evidence.reactions import NEEDED, Action, Reaction, Score, follow, undone
+from calibrate.evidence.reactions import NEEDED, Action, Reaction, Score, follow, undone, widened
 
 LIMIT = threshold()
 
@@ -87,3 +87,9 @@ def test_too_few_misses_are_no_reason_to_stay_wide() -> None:
     assert said is not None
     assert "quiet for 300 outcomes" in said
     assert "0 of 300 answers passed their p90" in said
+
+
+def test_widened_quantiles_stand_farther_from_the_median_on_both_sides() -> None:
+    found = widened(np.array([[0.0, 1.0, 4.0, 16.0], [0.0, 0.0, 0.0, 5.0]]), np.array([4.0, 0.0]), 1.5)
+    assert [0.0, 0.5, 4.0, 32.0] == pytest.approx(list(found[0]))
+    assert [0.0, 0.0, 0.0, 5.0] == list(found[1])
