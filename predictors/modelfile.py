@@ -20,6 +20,7 @@ import numpy as np
 from predictors.distribution import Array
 from predictors.effects import Effects
 from predictors.hazards import FitSettings, HierarchicalHazards
+from predictors.joint.bend import Bend
 from predictors.joint.dependence import INDEPENDENT, Dependence
 from predictors.joint.ranks import Correlations
 from predictors.location import Location
@@ -69,7 +70,7 @@ def load(path: Path, sha256: str) -> HierarchicalHazards:
 def packed(model: HierarchicalHazards) -> bytes:
     """The file's bytes."""
     arrays: Arrays = {}
-    header = {
+    header: dict[str, Any] = {
         "schema": SCHEMA,
         "family": FAMILY,
         "commit": model.commit,
@@ -78,8 +79,10 @@ def packed(model: HierarchicalHazards) -> bytes:
         "strata": [_pack_stratum(f"s{i}", stratum, arrays) for i, stratum in enumerate(model.strata.values())],
     }
     if model.dependence != INDEPENDENT:
-        rho = model.dependence.rho
+        rho, bend = model.dependence.rho, model.dependence.bend
         header["dependence"] = {"rho": dict(rho.rho), "pairs": dict(rho.pairs), "share": dict(model.dependence.share)}
+        if bend is not None:
+            header["dependence"]["bend"] = asdict(bend)
     text = json.dumps(header, ensure_ascii=False, allow_nan=False).encode()
     target = io.BytesIO()
     np.savez(target, header=np.frombuffer(text, dtype=np.uint8), **arrays)
@@ -90,7 +93,8 @@ def forms(model: HierarchicalHazards) -> Iterator[HierarchicalHazards]:
     """The model as programs up to this one would have saved the same fit, newest first: each tells less than the one before."""
     yield model
     strata = {phase: replace(stratum, counts_cancelled=False) for phase, stratum in model.strata.items()}
-    yield (without := replace(model, strata=strata))
+    dependence = replace(model.dependence, bend=None)
+    yield (without := replace(model, strata=strata, dependence=dependence))
     yield replace(without, dependence=INDEPENDENT)
 
 
@@ -106,7 +110,8 @@ def unpacked(content: bytes) -> HierarchicalHazards:
     dependence = INDEPENDENT
     if known is not None:
         rho = Correlations(MappingProxyType(known["rho"]), MappingProxyType(known["pairs"]))
-        dependence = Dependence(rho, MappingProxyType(known["share"]))
+        bend = Bend(**{name: tuple(values) for name, values in known["bend"].items()}) if "bend" in known else None
+        dependence = Dependence(rho, MappingProxyType(known["share"]), bend)
     by_phase = {s.phase: s for s in strata}
     return HierarchicalHazards(by_phase, header["commit"], header["fit_commit"], FitSettings(**settings), dependence)
 

@@ -162,6 +162,7 @@ def ask_chances(serving: Serving | None, questions: Sequence[ChanceQuestion], oc
         seed=occasion.seed,
         calibration_se=occasion.calibration_se,
         cvar_level=occasion.cvar_level,
+        bend=found.serving.model.dependence.bend,
     )
     return [_chance(found, q, answer, occasion, i) for i, (q, answer) in enumerate(zip(questions, answers, strict=True))]
 
@@ -262,7 +263,7 @@ def _drawn(found: Known, q: LatestStartQuestion, seed: int) -> tuple[Array, Arra
     """Need and load in s, paired by scenario, and the load's probability of completing."""
     if q.predecessors:
         plan = found.plan((*q.predecessors, q.load), q.key)
-        return draw_need_and_load(plan, q.load.name, found.timings, seed)
+        return draw_need_and_load(plan, q.load.name, found.timings, seed, bend=found.serving.model.dependence.bend)
     if not q.samples_s:
         return need_from_quantiles(q.levels, q.values_s, seed, q.key), *_load_alone(found, q, seed)
     return need_from_samples(q.samples_s, seed, q.key), *_load_alone(found, q, seed)

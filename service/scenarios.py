@@ -26,6 +26,7 @@ def ask_scenarios(serving: Serving | None, asked: ScenariosRequest) -> dict[str,
         rho=[0.0 if r else dependence.correlation(c) for r, c in zip(resident, contexts, strict=True)],
         setup_share=[0.0 if r else dependence.share.get("setup", 0.0) for r in resident],
         service_share=dependence.share.get("service", 0.0),
+        bend=dependence.bend,
     )
     hosts = tuple(context.host or f"unknown host of {a.attempt}" for context, a in zip(contexts, asked.attempts, strict=True))
     names = tuple(a.attempt for a in asked.attempts)

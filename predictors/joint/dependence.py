@@ -1,9 +1,9 @@
 """What phases of an attempt, and attempts on a host, have in common, learned from a frame at each fit.
 
-Two numbers: the correlation of setup and service of one attempt, by stratum (`ranks`), and for each phase the share of the host's
-state in the variance of its log residual. The share is taken from successive attempts on a host: what they have in common beyond
-their contexts is the host's state, so the correlation of their normal scores is the share (of a state that outlasts one attempt;
-one that changes faster is underrated). It is shrunk to 0 by SHARE_PAIRS pairs.
+The correlation of setup and service of one attempt, by stratum (`ranks`), how their joint law differs from a normal one (`bend`),
+and for each phase the share of the host's state in the variance of its log residual. The share is taken from successive attempts
+on a host: what they have in common beyond their contexts is the host's state, so the correlation of their normal scores is the
+share (of a state that outlasts one attempt; one that changes faster is underrated). It is shrunk to 0 by SHARE_PAIRS pairs.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ import numpy as np
 from predictors.contexts import Context
 from predictors.distribution import Array
 from predictors.effects import Ints
+from predictors.joint import bend
+from predictors.joint.bend import Bend
 from predictors.joint.ranks import LEAST, Correlations, correlations, normal_scores
 
 SHARE_PAIRS = 50.0
@@ -40,10 +42,14 @@ class Residuals:
 
 @dataclass(frozen=True)
 class Dependence:
-    """The joint law beside the marginal ones: `rho` of setup and service by node, `share` of the host's state by phase."""
+    """The joint law beside the marginal ones: `rho` of setup and service by node, `share` of the host's state by phase.
+
+    `bend` is None where pairs of setup and service show a normal joint law, or are too few to show another.
+    """
 
     rho: Correlations
     share: Mapping[str, float]
+    bend: Bend | None = None
 
     def correlation(self, context: Context) -> float:
         """Correlation of setup and service of an attempt with this context."""
@@ -67,7 +73,11 @@ def learn(residuals: Mapping[str, Residuals]) -> Dependence:
         return Dependence(INDEPENDENT.rho, shares)
     _, first, second = np.intersect1d(setup.attempt, service.attempt, return_indices=True)
     paths = [paired_path(context) for context in service.contexts]
-    return Dependence(correlations(setup.z[first], service.z[second], [paths[i] for i in service.context[second]]), shares)
+    pairs = [paths[i] for i in service.context[second]]
+    rho = correlations(setup.z[first], service.z[second], pairs)
+    whole = np.array([rho.at(path) for path in pairs])
+    scores = [normal_scores(rows.z[index]) if len(index) else np.empty(0) for rows, index in ((setup, first), (service, second))]
+    return Dependence(rho, shares, bend.learn(scores[0], scores[1], whole))
 
 
 def _host_share(rows: Residuals) -> float:

@@ -7,17 +7,21 @@ With one state Z per host and scenario, lambda_j its share in the variance of st
 every marginal stays exact. `rho` is the whole correlation of setup and service of one attempt, host state included, so their
 own parts correlate by (rho - sqrt(lambda_S lambda_T)) / sqrt((1 - lambda_S)(1 - lambda_T)). A finished stage fixes its eps, a
 running one bounds it from below; both then speak about Z and about the attempt's service.
+
+All this is reckoned on normal scores. Where pairs show a joint law that is not normal (`bend`), a service's score is bent at the
+end, given its setup's, and what was observed of it is straightened first.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from scipy.special import ndtr, ndtri
 
 from predictors.distribution import Array
+from predictors.joint.bend import Bend
 from predictors.joint.quantile_table import Index, Timings
 from predictors.joint.streams import Keys, stream, uniforms
 
@@ -34,13 +38,15 @@ class Links:
     """How n stages hang together.
 
     `group` (n,): which host state a stage has part in; `share` (n,): lambda, in [0, 1); `partner` (n,): the setup whose own part
-    this stage follows, -1 for none; `rho` (n,): whole correlation with the partner.
+    this stage follows, -1 for none; `rho` (n,): whole correlation with the partner; `bend`: how it differs from a normal law,
+    for stages with a correlation: without one they are independent.
     """
 
     group: Index
     share: Array
     partner: Index
     rho: Array
+    bend: Bend | None = None
 
     @property
     def first(self) -> Index:
@@ -59,12 +65,31 @@ class Links:
         left = (self.rho - np.sqrt(self.share * mate)) / np.sqrt((1.0 - self.share) * (1.0 - mate))
         return np.where(self.partner < 0, 0.0, np.clip(left, -MOST, MOST))
 
+    def bent(self, rows: Index, eps: Array, score: Array) -> Array:
+        """Scores (n_rows, n_scenarios) of stages, drawn on the normal scale, as their joint law with the partner has them.
+
+        eps (n, n_scenarios) holds the partners' scores.
+        """
+        return self._turned(Bend.bent, rows, eps, score)
+
+    def straight(self, rows: Index, eps: Array, score: Array) -> Array:
+        """The inverse of `bent`; score (n_rows, n_scenarios or 1)."""
+        return self._turned(Bend.straight, rows, eps, score)
+
+    def _turned(self, turn: Callable[[Bend, Array, Array, Array], Array], rows: Index, eps: Array, score: Array) -> Array:
+        follow = np.flatnonzero((self.partner[rows] >= 0) & (self.rho[rows] != 0.0))
+        if self.bend is None or not len(follow):
+            return score
+        turned, mine = np.array(np.broadcast_to(score, (len(rows), eps.shape[1]))), rows[follow]
+        turned[follow] = turn(self.bend, self.rho[mine], eps[self.partner[mine]], turned[follow])
+        return turned
+
 
 @dataclass(frozen=True)
 class Scores:
     """Normal scores of n stages per scenario, and the law each was drawn from given its host's state and its partner.
 
-    eps, mean: (n, n_scenarios); sd: (n,).
+    eps, mean: (n, n_scenarios); sd: (n,). Mean and sd are on the normal scale, eps is what times are read from.
     """
 
     eps: Array
@@ -93,6 +118,7 @@ def draw_scores(timings: Timings, links: Links, own: Array, own_keys: Keys, host
         said = _partner_says(links, eps, state, second)
         mean[second] += said
         eps[second] += np.where(timings.observed[second, None], 0.0, said)
+        eps[second] = links.bent(second, eps, eps[second])
     return Scores(eps, mean, sd)
 
 
@@ -105,7 +131,7 @@ def _partner_says(links: Links, eps: Array, state: Array, rows: Index) -> Array:
 
 def _beyond(mean: Array, sd: Array, passed: Array, level: Array) -> Array:
     """Normal draws at `level` of what lies above the score already passed; all (n, n_scenarios) or (n, 1)."""
-    above = ndtr((mean - ndtri(passed)) / sd)
+    above = ndtr((mean - passed) / sd)
     return np.asarray(mean - sd * ndtri(np.maximum(above * (1.0 - level), TINY)))
 
 
@@ -121,7 +147,7 @@ def _observe(timings: Timings, links: Links, own: Array, own_keys: Keys, host_ke
         follows = links.partner[rows] >= 0
         rho = np.where(follows, links.rho[rows], 0.0)[:, None]
         mean = np.where(follows[:, None], rho * eps[links.partner[rows]], 0.0)
-        eps[rows] = _drawn(timings, rows, mean, np.sqrt(1.0 - rho**2), own[rows])
+        eps[rows] = _drawn(timings, links, rows, eps, mean, np.sqrt(1.0 - rho**2), own[rows])
     given = _state_given(links, eps, order, state)
     crowded = np.bincount(links.group[order[0]], minlength=len(state)) > 1
     if not crowded.any():
@@ -134,16 +160,17 @@ def _observe(timings: Timings, links: Links, own: Array, own_keys: Keys, host_ke
         for rows in order:
             second = rows[links.partner[rows] >= 0]
             mean[second] += _partner_says(links, eps, given, second)
-            eps[rows] = _drawn(timings, rows, mean[rows], sd[rows], again[rows])
+            eps[rows] = _drawn(timings, links, rows, eps, mean[rows], sd[rows], again[rows])
         fresh_state = ndtri(uniforms(stream(sweep, "sweep", host_keys), own.shape[1]))
         given[crowded] = _state_given(links, eps, order, fresh_state)[crowded]
     return given
 
 
-def _drawn(timings: Timings, rows: Index, mean: Array, sd: Array, level: Array) -> Array:
-    """Eps of observed stages: known where finished, else beyond what has passed."""
+def _drawn(timings: Timings, links: Links, rows: Index, eps: Array, mean: Array, sd: Array, level: Array) -> Array:
+    """Eps of observed stages on the normal scale: known where finished, else beyond what has passed."""
     known = timings.known[rows][:, None]
-    return np.where(np.isnan(known), _beyond(mean, sd, timings.passed[rows][:, None], level), known)
+    passed = links.straight(rows, eps, ndtri(timings.passed[rows][:, None]))
+    return np.where(np.isnan(known), _beyond(mean, sd, passed, level), links.straight(rows, eps, known))
 
 
 def _state_given(links: Links, eps: Array, order: Sequence[Index], state: Array) -> Array:
@@ -171,17 +198,19 @@ def remaining(timings: Timings, eps: Array) -> Array:
     return timings.table.at(timings.row, eps)
 
 
-def within(timings: Timings, mean: Array, sd: Array, left_s: Array) -> Array:
-    """P(stage ends within left_s | host state, partner): mean, left_s and the result (n, n_scenarios), sd (n,)."""
-    score = timings.table.score(timings.row, left_s)
-    spread = sd[:, None]
-    p = ndtr((score - mean) / spread)
-    running = np.flatnonzero(timings.passed > 0.0)
+def within(timings: Timings, links: Links, scores: Scores, rows: Index, left_s: Array) -> Array:
+    """P(stage ends within left_s | host state, partner) of the stages at `rows`: left_s and the result (n_rows, n_scenarios)."""
+    score = timings.table.score(timings.row[rows], left_s)
+    mean, spread = scores.mean[rows], scores.sd[rows][:, None]
+    p = ndtr((links.straight(rows, scores.eps, score) - mean) / spread)
+    running = np.flatnonzero(timings.passed[rows] > 0.0)
     if len(running):
-        passed, spread = timings.passed[running, None], spread[running]
-        whole = -ndtri((1.0 - passed) * ndtr(-score[running]))
-        above = np.maximum(ndtr((mean[running] - ndtri(passed)) / spread), TINY)
-        p[running] = np.clip(1.0 - ndtr((mean[running] - whole) / spread) / above, 0.0, 1.0)
+        runs, mean, spread = rows[running], mean[running], spread[running]
+        passed = timings.passed[runs, None]
+        whole = links.straight(runs, scores.eps, -ndtri((1.0 - passed) * ndtr(-score[running])))
+        before = links.straight(runs, scores.eps, ndtri(passed))
+        above = np.maximum(ndtr((mean - before) / spread), TINY)
+        p[running] = np.clip(1.0 - ndtr((mean - whole) / spread) / above, 0.0, 1.0)
     return np.asarray(p)
 
 

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from predictors.distribution import Array
+from predictors.joint.bend import Bend
 from predictors.joint.linked import MOST, Links, draw_scores, feasible_shares, remaining
 from predictors.joint.quantile_table import QuantileTable, Timings
 from predictors.joint.streams import keys_of, stream, uniforms
@@ -27,6 +28,8 @@ class Attempts:
 class Joint:
     """Dependence of n attempts: correlation of setup with service, and the host state's share in each; scalars or (n,).
 
+    `bend`: how setup and service of an attempt hang together beyond their correlation.
+
     An attempt without setup (resident) takes rho 0 and setup_share 0 beside a finished setup of 0 s. Where shares and rho can't
     both hold, rho stands and the shares give way (`feasible_shares`).
     """
@@ -34,6 +37,7 @@ class Joint:
     rho: ArrayLike = 0.0
     setup_share: ArrayLike = 0.0
     service_share: ArrayLike = 0.0
+    bend: Bend | None = None
 
     def bounded(self, n: int) -> tuple[Array, Array, Array]:
         """(rho, setup_share, service_share), each (n,)."""
@@ -83,6 +87,7 @@ def draw(setup: Timings, service: Timings, joint: Joint, ids: Attempts, n_scenar
         share=np.concatenate([setup_share, service_share]),
         partner=np.concatenate([np.full(n, -1), np.arange(n)]),
         rho=np.concatenate([np.zeros(n), rho]),
+        bend=joint.bend,
     )
     keys = [keys_of(names) for names in (ids.hosts, ids.requests, ids.attempts)]
     own_keys = np.concatenate([stream(seed, "stage", *keys, keys_of([stage])) for stage in ("setup", "service")])

@@ -9,6 +9,7 @@ from functools import cached_property, reduce
 import numpy as np
 
 from predictors.distribution import Array
+from predictors.joint.bend import Bend
 from predictors.joint.linked import MOST, Links, feasible_shares
 from predictors.joint.quantile_table import Index, Timings
 from predictors.joint.streams import Keys, keys_of, stream
@@ -32,6 +33,7 @@ class Batch:
     rho: Array
     own_keys: Keys
     host_keys: Keys
+    bend: Bend | None = None
 
     @property
     def n(self) -> int:
@@ -64,7 +66,7 @@ class Batch:
                 mine, setup = self.rows(position), self.rows(shape.partner[position])
                 partner[mine] = setup
                 share[setup], share[mine] = feasible_shares(self.rho[mine], share[setup], share[mine])
-        return Links(group=group, share=share, partner=partner, rho=self.rho)
+        return Links(group=group, share=share, partner=partner, rho=self.rho, bend=self.bend)
 
     def walk(self, times_s: Array) -> tuple[list[Array], list[Array]]:
         """Start and end in s of each stage, arrays (n_plans, n_scenarios or 1): a stage starts at the latest end before it."""
@@ -83,7 +85,7 @@ def last_of(ends_s: Sequence[Array]) -> Array:
     return np.asarray(reduce(np.maximum, ends_s))
 
 
-def batch_of(shape: Shape, plans: Sequence[Plan], places: Index, timings: Timings, seed: int) -> Batch:
+def batch_of(shape: Shape, plans: Sequence[Plan], places: Index, timings: Timings, seed: int, bend: Bend | None = None) -> Batch:
     """Gather the plans of one shape at `places`."""
     here = [plans[place] for place in places.tolist()]
     stages = [plan.stages[position] for position in shape.drawn for plan in here]
@@ -103,4 +105,5 @@ def batch_of(shape: Shape, plans: Sequence[Plan], places: Index, timings: Timing
         rho=np.clip([stage.rho for stage in stages], -MOST, MOST),
         own_keys=stream(seed, "stage", hosts, requests, attempts, keys_of(stage.name for stage in stages)),
         host_keys=stream(seed, "host", group_hosts),
+        bend=bend,
     )

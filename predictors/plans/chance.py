@@ -19,6 +19,7 @@ from numpy.typing import ArrayLike
 from scipy.special import ndtri, stdtrit
 
 from predictors.distribution import Array
+from predictors.joint.bend import Bend
 from predictors.joint.linked import draw_scores, remaining, within
 from predictors.joint.quantile_table import Timings
 from predictors.joint.streams import REPLICATES, lattice
@@ -88,10 +89,12 @@ def chances(
     calibration_se: ArrayLike = 0.0,
     cvar_level: float | None = None,
     most_scenarios: int = SCENARIOS[-1],
+    bend: Bend | None = None,
 ) -> list[Chance]:
     """One answer per plan, in order.
 
-    deadline_s (s from now), level and calibration_se are scalars or (n_plans,); most_scenarios, 256 or more, caps the effort.
+    deadline_s (s from now), level and calibration_se are scalars or (n_plans,); most_scenarios, 256 or more, caps the effort;
+    bend is how setup and service of an attempt hang together beyond their correlation.
     """
     question = _question(len(plans), deadline_s, level, calibration_se, cvar_level)
     answers: dict[int, Chance] = {}
@@ -100,7 +103,7 @@ def chances(
         for n_scenarios in (n for n in SCENARIOS if n <= max(most_scenarios, SCENARIOS[0])):
             size = CELLS_AT_ONCE // n_scenarios
             for at in range(0, len(left), size):
-                batch = batch_of(shape, plans, np.array(left[at : at + size]), timings, seed)
+                batch = batch_of(shape, plans, np.array(left[at : at + size]), timings, seed, bend)
                 answers.update(zip(batch.places.tolist(), _answer(batch, question, n_scenarios), strict=True))
             left = [place for place in left if _wide(answers[place], float(question.level[place]))]
     return [answers[place] for place in range(len(plans))]
@@ -139,7 +142,7 @@ def _answer(batch: Batch, question: _Question, n_scenarios: int) -> list[Chance]
         if i in shape.integrated:
             rows = batch.rows(i)
             left_s = np.broadcast_to(by - start[i], met.shape)
-            met *= within(batch.timings.take(rows), scores.mean[rows], scores.sd[rows], left_s)
+            met *= within(batch.timings, batch.links, scores, rows, left_s)
         else:
             met *= end[i] <= by
     total_s = np.broadcast_to(last_of([end[i] for i in shape.sinks]), met.shape)

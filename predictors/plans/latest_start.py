@@ -17,6 +17,7 @@ from numpy.typing import ArrayLike
 from scipy.special import betaincinv, ndtri
 
 from predictors.distribution import Array
+from predictors.joint.bend import Bend
 from predictors.joint.linked import draw_scores, remaining
 from predictors.joint.quantile_table import Timings
 from predictors.joint.streams import Keys, key_of, stream, uniforms
@@ -179,7 +180,7 @@ def _need_stream(seed: int, request: str) -> Keys:
 
 
 def draw_need_and_load(
-    plan: Plan, load: str, timings: Timings, seed: int, n_scenarios: int = SCENARIOS
+    plan: Plan, load: str, timings: Timings, seed: int, n_scenarios: int = SCENARIOS, bend: Bend | None = None
 ) -> tuple[Array, Array, float]:
     """Need and load in s, (n_scenarios,) each, drawn together, and the load's p_complete.
 
@@ -195,7 +196,7 @@ def draw_need_and_load(
         raise BadField(
             f"{load}.after", plan.stages[position].after, "give the load a distribution, and nothing before or after it"
         )
-    batch = batch_of(shape, [plan], np.zeros(1, dtype=np.intp), timings, seed)
+    batch = batch_of(shape, [plan], np.zeros(1, dtype=np.intp), timings, seed, bend)
     own = uniforms(batch.own_keys, n_scenarios)
     scores = draw_scores(batch.timings, batch.links, own, batch.own_keys, batch.host_keys)
     times = remaining(batch.timings, scores.eps)

@@ -74,3 +74,18 @@ def test_a_fit_learns_it_and_its_file_keeps_it(tmp_path: Path) -> None:
     row = modelfile.save(model, tmp_path, fitted_ns=1)
     assert model.dependence == modelfile.load(tmp_path / row.file_name, row.sha256).dependence
     assert INDEPENDENT == hazards.fit(Frame((HERE,), ("setup", "service"), *plain), 7, hazards.FitSettings()).dependence
+
+
+def test_a_joint_law_that_is_not_normal_is_learned_by_a_fit_and_kept_by_its_file(tmp_path: Path) -> None:
+    rng = np.random.default_rng(5)
+    n = 2000
+    late = 1.0 / rng.gamma(3.0, 1.0 / 3.0, size=n)  # what both have in common has a long tail on one side
+    durations = np.exp(np.concatenate([0.1 * rng.normal(size=n), 0.1 * rng.normal(size=n)])) * np.tile(late, 2)
+    yes, no = np.ones(2 * n, dtype=bool), np.zeros(2 * n, dtype=bool)
+    plain = (np.zeros(2 * n, dtype=np.int64), np.repeat([0, 1], n), np.zeros(2 * n), durations, yes, no, no, np.ones(2 * n))
+    frame = Frame((HERE,), ("setup", "service"), *plain, np.arange(2 * n), attempt=np.tile(np.arange(n), 2))
+    model = hazards.fit(frame, 7, hazards.FitSettings())
+    assert model.dependence.bend is not None
+    row = modelfile.save(model, tmp_path, fitted_ns=1)
+    assert model.dependence == modelfile.load(tmp_path / row.file_name, row.sha256).dependence
+    assert [None, None] == [form.dependence.bend for form in modelfile.forms(model)][1:]
