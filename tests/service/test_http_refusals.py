@@ -19,7 +19,9 @@ from tests.service.living import Served
 MIB = 2**20
 LIMITS = Settings(store=Path("unused"))
 ASK = {"/v1/predict": {"contexts": [{}], "phases": ["service"]}, "/v1/residual": {"running": [{"phase": "service"}]}}
-ROUTES = ["/v1/events", *ASK]
+SMALL = [*ASK, "/v1/tokens"]
+"""Take bodies up to the smaller limit."""
+ROUTES = ["/v1/events", "/v1/chance", "/v1/latest-start", "/v1/scenarios", *SMALL]
 
 
 def refused(answer: httpx.Response, status: int) -> dict[str, Any]:
@@ -129,7 +131,7 @@ def test_deep_nesting_below_a_field_is_refused(asked: httpx.Client, path: str) -
 
 @pytest.mark.parametrize("path", ROUTES)
 def test_an_announced_body_over_the_limit_is_not_read(asked: httpx.Client, path: str) -> None:  # H08
-    limit = LIMITS.question_limit_bytes if path in ASK else LIMITS.body_limit_bytes
+    limit = LIMITS.question_limit_bytes if path in SMALL else LIMITS.body_limit_bytes
     told = refused(asked.post(path, content=b" " * (limit + 1)), 413)
     assert ("body", f"{limit + 1} bytes") == (told["field"], told["got"])
     assert str(limit) in told["fix"]
@@ -146,6 +148,26 @@ def test_a_stream_without_length_ends_at_the_limit_with_bounded_memory(served: S
     told = refused(asked.post("/v1/events", content=long()), 413)
     assert f"more than {LIMITS.body_limit_bytes} bytes" == told["got"]
     assert max(held_bytes) - held_bytes[0] < 3 * LIMITS.body_limit_bytes
+
+
+@pytest.mark.parametrize(
+    ("path", "field", "item"),
+    [
+        ("/v1/chance", "plans", '{"deadline_s":1}'),
+        ("/v1/chance", "plans", "{}"),
+        ("/v1/latest-start", "questions", "{}"),
+        ("/v1/scenarios", "attempts", "{}"),
+    ],
+)
+def test_a_million_plans_are_refused_with_bounded_memory(
+    served: Served, asked: httpx.Client, path: str, field: str, item: str
+) -> None:  # H08
+    server = psutil.Process(served.process.pid)
+    before_bytes = server.memory_info().rss
+    body = f'{{"{field}":[' + ",".join([item] * 10**6) + "]}"
+    told = refused(asked.post(path, content=body), 413 if len(body) > LIMITS.body_limit_bytes else 422)
+    assert told["field"] in {field, "body"}
+    assert server.memory_info().rss - before_bytes < 200 * MIB
 
 
 def test_a_million_wrong_fields_are_not_told_one_by_one(asked: httpx.Client) -> None:
