@@ -8,6 +8,7 @@ Exposures of running rows are whole multiples of 1 / UNIT, so that taking one ba
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -86,3 +87,22 @@ def _passed(column: Ints, share: Array, weight: Array, group: Ints, n_groups: in
 def events(m: Marks, weight: Array, group: Ints, n_groups: int, n_columns: int) -> Array:
     """Events summed by group, shape (n_groups, n_columns); `weight` is 0 for rows that are none of the cause."""
     return summed(group * n_columns + m.exit, weight, n_groups * n_columns).reshape(n_groups, n_columns)
+
+
+def memory(group: Ints, counts: NDArray[np.bool_], half_life: float | None) -> Array:
+    """0.5 ** (outcomes of the group that came later / half_life) per row; `counts` marks outcomes."""
+    if half_life is None or not len(group):
+        return np.ones(len(group))
+    order = np.argsort(group, kind="stable")
+    later: Ints = np.cumsum(counts[order][::-1])[::-1] - counts[order]
+    last = np.append(group[order][1:] != group[order][:-1], True)
+    base: Ints = later[last][np.cumsum(last) - last]
+    weight = np.empty(len(group))
+    weight[order] = 0.5 ** ((later - base) / half_life)
+    return weight
+
+
+def numbered(names: Sequence[str]) -> Ints:
+    """Names numbered in order of first appearance."""
+    seen: dict[str, int] = {}
+    return np.array([seen.setdefault(name, len(seen)) for name in names], dtype=np.int64)

@@ -12,7 +12,7 @@ import numpy as np
 
 from predictors import location as locations
 from predictors.contexts import LEVELS, Context
-from predictors.counts import Marks, edges_of, events, exposure, marks
+from predictors.counts import Marks, edges_of, events, exposure, marks, memory, numbered
 from predictors.distribution import Array
 from predictors.effects import Ints, summed
 from predictors.frames import Flags, Frame
@@ -117,8 +117,8 @@ def _located(phase: str, rows: Rows, settings: FitSettings) -> Location:
     with np.errstate(divide="ignore"):
         log_entry, log_time = np.log(rows.entry_s), np.log(np.maximum(rows.duration_s, RESOLUTION_S))
     used, context = np.unique(rows.context[positive], return_inverse=True)
-    leaf = _numbered([rows.contexts[i].configuration() for i in used])[context]
-    fresh = _memory(leaf, np.ones(len(leaf), dtype=bool), settings.half_life[-1])
+    leaf = numbered([rows.contexts[i].configuration() for i in used])[context]
+    fresh = memory(leaf, np.ones(len(leaf), dtype=bool), settings.half_life[-1])
     return locations.fit(
         [rows.contexts[i] for i in used],
         phase,
@@ -144,25 +144,6 @@ def _standardised(location: Location, phase: str, rows: Rows) -> tuple[Array, Ar
         return tuple((np.log(t) - centre[rows.context]) / spread for t in (rows.entry_s, rows.duration_s))  # type: ignore[return-value]
 
 
-def _memory(group: Ints, counts: Flags, half_life: float | None) -> Array:
-    """0.5 ** (outcomes of the group that came later / half_life) per row; `counts` marks outcomes."""
-    if half_life is None:
-        return np.ones(len(group))
-    order = np.argsort(group, kind="stable")
-    later: Ints = np.cumsum(counts[order][::-1])[::-1] - counts[order]
-    last = np.append(group[order][1:] != group[order][:-1], True)
-    base: Ints = later[last][np.cumsum(last) - last]
-    weight = np.empty(len(group))
-    weight[order] = 0.5 ** ((later - base) / half_life)
-    return weight
-
-
-def _numbered(names: Sequence[str]) -> Ints:
-    """Names numbered in order of first appearance."""
-    seen: dict[str, int] = {}
-    return np.array([seen.setdefault(name, len(seen)) for name in names], dtype=np.int64)
-
-
 def counted(blank: Stratum, mark: Marks, rows: Rows) -> Stratum:
     """The stratum with the counts of `rows` in every node, and strengths learned from them."""
     paths = [context.path(blank.phase) for context in rows.contexts]
@@ -171,7 +152,7 @@ def counted(blank: Stratum, mark: Marks, rows: Rows) -> Stratum:
     above = np.zeros(len(paths), dtype=np.int64)
     for depth, half_life in enumerate(blank.half_life):
         names = list(dict.fromkeys(path[depth] for path in paths))
-        of_context = _numbered([path[depth] for path in paths])
+        of_context = numbered([path[depth] for path in paths])
         level = _level(mark, rows, of_context[rows.context], len(names), blank.prior.shape[1], half_life)
         if depth:
             parent = np.zeros(len(names), dtype=np.int64)
@@ -186,7 +167,7 @@ def counted(blank: Stratum, mark: Marks, rows: Rows) -> Stratum:
 
 def _level(mark: Marks, rows: Rows, group: Ints, n_groups: int, columns: int, half_life: float | None) -> list[Node]:
     """The nodes of one level; `group` numbers the node of each row."""
-    weight = rows.weight * ~rows.running * _memory(group, rows.completed | rows.failed, half_life)
+    weight = rows.weight * ~rows.running * memory(group, rows.completed | rows.failed, half_life)
     causes = [events(mark, weight * cause, group, n_groups, columns) for cause in (rows.completed, rows.failed)]
     cancelled = np.zeros((n_groups, columns))  # left to the system as untouched zeros where nothing was cancelled
     if rows.cancelled.any():

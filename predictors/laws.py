@@ -166,10 +166,23 @@ def learning_makes_a_new_value(fit: Fit, frame: Frame, pairs: Pairs) -> None:
     assert_array_equal(model.predict(*pairs).quantile(GRID), before)
 
 
+def ends_sum_to_one(fit: Fit, frame: Frame, pairs: Pairs) -> None:
+    """At every time an attempt still runs or has ended by one cause, to 1e-9, and no chance of having ended ever falls."""
+    model = fit(frame)
+    times = times_of(model.predict(*pairs))
+    for context, phase, t_s in zip(*pairs, times, strict=True):
+        ends = model.incidence(context, phase)
+        if ends is not None:
+            by = ends.by(t_s)
+            assert_allclose(by.sum(axis=0) + ends.survival(t_s), 1.0, rtol=0.0, atol=1e-9)
+            assert np.all(np.diff(by, axis=1) >= -1e-12)
+
+
 MODEL_LAWS: tuple[Callable[[Fit, Frame, Pairs], None], ...] = (
     asking_changes_nothing,
     a_batch_answers_as_its_members,
     fits_agree,
     units_do_not_matter,
     learning_makes_a_new_value,
+    ends_sum_to_one,
 )

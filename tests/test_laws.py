@@ -11,9 +11,10 @@ import numpy as np
 import pytest
 
 import predictors
-from predictors import families, hazards, laws
+from predictors import discrete, families, hazards, laws
 from predictors.changing import Paced
 from predictors.contexts import Context
+from predictors.discrete import WholeNumbers
 from predictors.distribution import Distribution, HazardForm, Residual
 from predictors.frames import Frame
 from predictors.grids import GridHazard
@@ -31,7 +32,7 @@ PAIRS = (
 
 
 def recorded(n: int = 240) -> Frame:
-    """Setups that complete, fail, are cancelled, run, and enter late; queues most of which take no time at all."""
+    """Setups that complete, fail, are cancelled, time out, run, and enter late; queues most of which take no time at all."""
     rng = np.random.default_rng(7)
     contexts = tuple(PAIRS[0][:3])
     context = rng.integers(0, 3, n)
@@ -52,11 +53,18 @@ def recorded(n: int = 240) -> Frame:
         running=(fate >= 0.9) & (time_s > 0.0),
         weight=np.where(rng.random(n) < 0.2, 0.5, 1.0),
         known_from=np.arange(1, n + 1),
+        cancelled=(fate >= 0.8) & (fate < 0.87) & (time_s > 0.0),
     )
 
 
 def fit(frame: Frame) -> hazards.HierarchicalHazards:
     return hazards.fit(frame, 240, hazards.FitSettings())
+
+
+def counted() -> WholeNumbers:
+    lengths = np.array([0.0, 0.0, 1.0, 7.0, 7.0, 90.0, 3e5])
+    context = [PAIRS[0][i % 3] for i in range(len(lengths))]
+    return discrete.fit("output_tokens", context, lengths, lengths != 90.0).whole(PAIRS[0])
 
 
 def grid() -> GridHazard:
@@ -66,6 +74,7 @@ def grid() -> GridHazard:
 EXAMPLES: dict[type[Distribution], Callable[[], Distribution]] = {
     GridHazard: grid,
     Paced: lambda: Paced(grid(), [0.5, 2.0, 1.0, 3.0, 0.1]),
+    WholeNumbers: counted,
     Residual: lambda: Residual(grid(), np.array([0.5, 0.01, 0.2, 3.0, 0.1])),
     families.Exponential: lambda: families.Exponential([0.003, 2.0, 2000.0]),
     families.Weibull: lambda: families.Weibull([0.003, 2.0], [0.7, 3.0]),
