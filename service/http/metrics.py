@@ -6,7 +6,7 @@ import time
 from collections import Counter as Tally
 from collections.abc import Iterable, Iterator
 
-from prometheus_client import CollectorRegistry, Counter, Histogram, ProcessCollector, generate_latest
+from prometheus_client import CollectorRegistry, Counter, Histogram, ProcessCollector, disable_created_metrics, generate_latest
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
@@ -24,6 +24,7 @@ class Metrics:
     """The counters of one serving process, in a registry of its own; safe from any thread."""
 
     def __init__(self, store: Store, lineup: Lineup) -> None:
+        disable_created_metrics()  # a second series beside each, of when it was first counted, tells nobody anything
         self.registry = CollectorRegistry()
         self.requests = Histogram(
             "phasecast_http_request_duration_seconds",
