@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import orjson
 
+from predictors.changing import ContextChange, Course, course
 from predictors.contexts import Context
 from predictors.distribution import GRID, Array, Distribution, Support
 from predictors.model import Model
@@ -26,7 +27,8 @@ from telemetry.words import Status
 class Question:
     """A phase of an attempt. With `elapsed_s`, the remaining time of one that runs; `elapsed_source` says whence it is known.
 
-    With `horizon_s`, the causes of its end by then as well, counted from the phase's start.
+    With `horizon_s`, the causes of its end by then as well, counted from the phase's start. `changes` tell how the context of one
+    that runs has changed since its start, at which it was `context`.
     """
 
     phase: str
@@ -35,6 +37,7 @@ class Question:
     elapsed_s: float | None = None
     elapsed_source: str | None = None
     horizon_s: float | None = None
+    changes: tuple[ContextChange, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,18 +81,25 @@ def _answered(serving: Serving, questions: list[Question], asking: Asking, place
     model = serving.model
     contexts, phases = [q.context for q in questions], [q.phase for q in questions]
     whole = model.predict(contexts, phases)
-    elapsed = np.array([q.elapsed_s if q.elapsed_s is not None else 0.0 for q in questions])
+    courses = {
+        i: course(model.predict, q.context, q.phase, q.elapsed_s or 0.0, q.changes) for i, q in enumerate(questions) if q.changes
+    }
+    elapsed = np.array([courses[i].age_s if i in courses else q.elapsed_s or 0.0 for i, q in enumerate(questions)])
     complete = model.p_complete(contexts, phases, elapsed)
     # A law conditioned on age zero is not the whole law where there is an atom at zero, so the two kinds are read apart.
     aged = np.array([q.elapsed_s is not None for q in questions])
+    plain = np.array([not q.changes for q in questions])
     read = _Reading.empty(len(questions), len(asking.levels))
-    for pick, residual in ((np.flatnonzero(~aged), False), (np.flatnonzero(aged), True)):
+    for pick, residual in ((np.flatnonzero(~aged & plain), False), (np.flatnonzero(aged & plain), True)):
         if pick.size:
             part = whole if pick.size == len(questions) else whole.take(pick)
             read.fill(pick, part.residual(elapsed[pick]) if residual else part, asking.levels)
+    for i, found in courses.items():
+        read.fill([i], found.remaining, asking.levels)
     ids = [asking.prediction_ids[place] for place in places]
     return [
-        _render(serving, q, asking, ids[i], whole.support[i], read.of(i), float(complete[i])) for i, q in enumerate(questions)
+        _render(serving, q, asking, ids[i], whole.support[i], read.of(i), float(complete[i]), courses.get(i))
+        for i, q in enumerate(questions)
     ]
 
 
@@ -179,9 +189,12 @@ def _render(
     support: Support,
     read: dict[str, Any],
     p_complete: float,
+    changed: Course | None = None,
 ) -> Answered:
     """One answer as JSON and as a ledger row; the row keeps the hash of the JSON."""
-    status, reasons = judge(support, q.elapsed_s, q.elapsed_source)
+    if changed is not None:
+        support = changed.remaining.support[0]
+    status, reasons = judge(support, q.elapsed_s if changed is None else changed.age_s, q.elapsed_source)
     answer = {
         "prediction_id": prediction_id,
         "attempt_id": q.attempt_id,
@@ -206,6 +219,8 @@ def _render(
     }
     if q.horizon_s is not None:
         answer["causes"] = _causes(serving, q, q.horizon_s, asking.levels)
+    if changed is not None:
+        answer["operational_age_s"], answer["pace"] = changed.age_s, changed.pace
     body = orjson.dumps(answer)
     # Every value was made here, so validating the row again would only cost the caller time.
     row = Prediction.model_construct(
@@ -221,6 +236,7 @@ def _render(
         elapsed_s=q.elapsed_s,
         elapsed_source=q.elapsed_source,
         horizon_asked_s=q.horizon_s,
+        changes=orjson.dumps([change.record() for change in q.changes]).decode() if q.changes else None,
         form="conditional",
         status=status.value,
         reasons=reasons,

@@ -10,6 +10,7 @@ from itertools import groupby
 import orjson
 
 from predictors import modelfile
+from predictors.changing import ContextChange
 from predictors.contexts import Context
 from predictors.model import Model
 from service.engine import Asking, Question, Serving, ask
@@ -77,6 +78,7 @@ def again(model: Model, row: Prediction | PlanAnswer) -> str:
     if isinstance(row, PlanAnswer):
         return ask_again(Serving(model, row.model_id), row).row.answer_sha256
     context = Context.of(orjson.loads(row.context))
-    question = Question(row.phase, context, row.attempt_id, row.elapsed_s, row.elapsed_source, row.horizon_asked_s)
+    changes = tuple(ContextChange.of(record) for record in orjson.loads(row.changes or "[]"))
+    question = Question(row.phase, context, row.attempt_id, row.elapsed_s, row.elapsed_source, row.horizon_asked_s, changes)
     asking = Asking(tuple(row.levels), row.request_id, (row.prediction_id,), row.made_ns)
     return hashlib.sha256(ask(Serving(model, row.model_id), [question], asking)[0].body).hexdigest()

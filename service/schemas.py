@@ -59,6 +59,25 @@ class PredictRequest(Wire):
         return ids
 
 
+class ChangeIn(Wire):
+    """What is different from `at_elapsed_s` after the phase's start on; what is left out stays as it was."""
+
+    at_elapsed_s: Annotated[float, Field(ge=0, le=1e12, description="Age of the phase at the change, s.")]
+    host: Name | None = None
+    device: Name | None = None
+    runtime: Name | None = None
+    precision: Name | None = None
+    mode: Name | None = None
+    batch: Annotated[float, Field(gt=0)] | None = None
+    corunners: Annotated[float, Field(ge=0)] | None = None
+
+    @model_validator(mode="after")
+    def _something_changes(self) -> ChangeIn:
+        if not self.model_dump(exclude={"at_elapsed_s"}, exclude_none=True):
+            raise ValueError("say what changed: host, device, runtime, precision, mode, batch or corunners")
+        return self
+
+
 class RunningIn(Wire):
     """One running attempt: named by id, or by its context and elapsed time."""
 
@@ -68,11 +87,21 @@ class RunningIn(Wire):
     elapsed_s: (
         Annotated[float, Field(ge=0, le=1e12, description="Age of the phase in s; found from its events if left out.")] | None
     ) = None
+    changes: Annotated[
+        list[ChangeIn], Field(max_length=100, description="How the context changed since the phase's start, in order of time.")
+    ] = []
 
     @model_validator(mode="after")
     def _named_or_described(self) -> RunningIn:
         if self.attempt_id is None and (self.context is None or self.elapsed_s is None):
             raise ValueError("give attempt_id, or both context and elapsed_s")
+        return self
+
+    @model_validator(mode="after")
+    def _changes_in_order(self) -> RunningIn:
+        times_s = [change.at_elapsed_s for change in self.changes]
+        if times_s != sorted(times_s) or (times_s and self.elapsed_s is not None and times_s[-1] > self.elapsed_s):
+            raise ValueError("give changes in order of at_elapsed_s, none later than elapsed_s")
         return self
 
 
@@ -162,6 +191,10 @@ class Answer(BaseModel):
     mean_s: Annotated[float | None, Field(description="Mean of min(duration, horizon_s), s.")]
     horizon_s: float | None
     p_complete: Annotated[float | None, Field(description="Probability that the phase completes rather than fails.")]
+    operational_age_s: Annotated[
+        float | None, Field(description="With `changes`: the work done so far, in s of the context at the start.")
+    ] = None
+    pace: Annotated[float | None, Field(description="With `changes`: pace of the work now; at the start it was 1.")] = None
     causes: Annotated[
         CausesOut | None, Field(description="With `horizon_s`: ends by cause; null where the fit in use didn't count them.")
     ] = None

@@ -31,6 +31,9 @@ class Prediction(Row):
     horizon_asked_s: Annotated[
         Seconds | None, Field(description="Horizon in s by which causes were asked for; null where they were not.")
     ] = None
+    changes: Annotated[
+        str | None, Field(description="How the context changed since the start, as JSON; null where it did not.")
+    ] = None
     form: Annotated[str, Field(description="conditional, or recalibrated.")] = "conditional"
     status: Annotated[str, Field(description="shadow, extrapolated, thin or calibrated.")]
     reasons: Annotated[list[str], Field(description="Why the status is what it is.")]

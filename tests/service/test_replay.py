@@ -10,6 +10,7 @@ from random import Random
 import duckdb
 import pytest
 
+from predictors.changing import ContextChange
 from predictors.contexts import Context
 from predictors.synthetic import runs
 from service.derive import DERIVED_TO
@@ -67,9 +68,14 @@ def _ask_some(living: Living, rng: Random, contexts: dict[str, Context], around:
     """Ask for whole phases and remaining times of attempts whose events just came."""
     assert living.lineup.serving is not None
     questions = [
-        Question(phase, contexts[e.attempt_id], e.attempt_id, age_s, "given" if age_s is not None else None, horizon_s)
+        Question(phase, contexts[e.attempt_id], e.attempt_id, age_s, "given" if age_s is not None else None, horizon_s, changes)
         for e in rng.sample(around, min(3, len(around)))
-        for phase, age_s, horizon_s in (("setup", None, None), ("service", None, 0.5), ("service", rng.choice([0.0, 0.2, 5.0]), None))
+        for phase, age_s, horizon_s, changes in (
+            ("setup", None, None, ()),
+            ("service", None, 0.5, ()),
+            ("service", rng.choice([0.0, 0.2, 5.0]), None, ()),
+            ("service", 0.2, None, (ContextChange(0.0, {"batch": 1.0}), ContextChange(0.1, {"batch": 8.0, "mode": "shared"}))),
+        )
     ]
     ids = tuple(f"{living.store.last_commit}-{i}" for i in range(len(questions)))
     answered = ask(living.lineup.serving, questions, Asking((0.5, 0.9), ids[0], ids, 1_800_000_000_000_000_000))
@@ -152,4 +158,4 @@ def test_the_store_of_a_killed_process_replays_too(revive: Callable[[], Living],
     again.store.snapshot(tmp_path / "copy.duckdb")
     with open_reader(tmp_path / "copy.duckdb") as reader:
         found = replay(reader, 2**62)
-    assert (9, True) == (found.answers, found.identical)
+    assert (12, True) == (found.answers, found.identical)

@@ -39,8 +39,8 @@ STAMPS = ("schema_version", "engine_version")
 ADDED_TABLES = ("plan_answers", "plan_outcomes", "resource_samples", "tokens")
 ADDED_COLUMNS: dict[str, dict[str, Any]] = {
     "events": {"launch_only": False},
-    "predictions": {"horizon_asked_s": None},
     "observations": {"started_text": None, "outcomes": 1, "spread_s": None, "resolution_s": None, "assumed": None},
+    "predictions": {"horizon_asked_s": None, "changes": None},
 }
 """What schemas since then have added, and what it is in rows of schema 1."""
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
 from starlette.concurrency import run_in_threadpool
 
+from predictors.changing import ContextChange
 from predictors.contexts import Context
 from service.engine import Asking, Question, ask
 from service.http.limits import body_of
@@ -88,12 +90,20 @@ def _question(at: Running, item: RunningIn) -> Question | PhasecastError:
     """Described attempts are taken at their word; named ones are looked up among those running, which may fail."""
     if item.context is not None and item.elapsed_s is not None:
         context = Context(**item.context.model_dump())
-        return Question(item.phase, context, item.attempt_id, item.elapsed_s, "given")
+        return _changed(Question(item.phase, context, item.attempt_id, item.elapsed_s, "given"), item)
     assert item.attempt_id is not None
     try:
-        return at.lineup.running_question(item.attempt_id, item.phase, item.elapsed_s)
+        return _changed(at.lineup.running_question(item.attempt_id, item.phase, item.elapsed_s), item)
     except (UnknownId, BadField) as error:
         return error
+
+
+def _changed(question: Question, item: RunningIn) -> Question:
+    """The question with what changed since the start: a phase whose context has just changed is at least so old."""
+    if not item.changes:
+        return question
+    changes = tuple(ContextChange.of(change.model_dump()) for change in item.changes)
+    return replace(question, changes=changes, elapsed_s=max(question.elapsed_s or 0.0, changes[-1].at_elapsed_s))
 
 
 def _unanswered(item: RunningIn, error: PhasecastError, levels: list[float]) -> bytes:
