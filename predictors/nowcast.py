@@ -4,7 +4,7 @@
 
 A host's long-run speed is in the centre already, so z is drawn to 0. Its clock counts both outcomes and seconds: one of either
 moves it by 1 / `memory`, that is by a random step of variance 2 tau^2 / `memory`, so a silent night ages what was known. A
-filter on a grid of levels (`levels`) takes each outcome by its likelihood: Huber's near the level and bounded far from it, so
+filter on a grid of levels (`host_levels`) takes each outcome by its likelihood: Huber's near the level and bounded far from it, so
 that one stall moves little while a slow-down of all outcomes is followed at once; a bound ("lasted longer than this") by the
 probability of passing it. Runs still going are no part of the state: they bear on it while they last.
 """
@@ -22,7 +22,7 @@ from scipy.special import log_ndtr
 
 from predictors.contexts import Context
 from predictors.distribution import Array
-from predictors.levels import Levels, levels_of
+from predictors.host_levels import Levels, levels_of
 from predictors.model import Change
 from telemetry.errors import BadField
 from telemetry.words import Ended

@@ -13,7 +13,7 @@ from numpy.testing import assert_array_equal
 from scipy.stats import norm
 
 from predictors.contexts import Context
-from predictors.levels import levels_of
+from predictors.host_levels import levels_of
 from predictors.model import Change
 from predictors.nowcast import STEADY, HostOutcome, Memory, NowCast, fit, shifted, told
 from telemetry.errors import BadField

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from predictors.levels import REACH, levels_of
+from predictors.host_levels import REACH, levels_of
 
 CHAIN = levels_of(unit=0.2, tau=0.1)
 
