@@ -2,11 +2,12 @@
 
     log T = centre + z_host(t) + residual,      z wanders, jumps rarely, and returns to 0
 
-A host's long-run speed is in the centre already, so z is drawn to 0. Its clock counts both outcomes and seconds: one of either
-moves it by 1 / `memory`, that is by a random step of variance 2 tau^2 / `memory`, so a silent night ages what was known. A
-filter on a grid of levels (`host_levels`) takes each outcome by its likelihood: Huber's near the level and bounded far from it, so
-that one stall moves little while a slow-down of all outcomes is followed at once; a bound ("lasted longer than this") by the
-probability of passing it. Runs still going are no part of the state: they bear on it while they last.
+A host's long-run speed is in the centre already, so z is drawn to 0. Its clock counts outcomes and seconds: an outcome moves z by
+a random step of variance 2 tau^2 / `outcomes`, a second by one of 2 tau^2 / `seconds`, and after `seconds` of silence only 1 / e
+of what was known still counts: a silent night ages it. A filter on a grid of levels (`host_levels`) takes each outcome by its
+likelihood: Huber's near the level and bounded far from it, so that one stall moves little while a slow-down of all outcomes is
+followed at once; a bound ("lasted longer than this") by the probability of passing it. Runs still going are no part of the state:
+they bear on it while they last.
 """
 
 from __future__ import annotations
