@@ -12,6 +12,7 @@ PhasecastError
 ├── NoToken             the API wants a token, or knows none like the one that was sent
 ├── WrongScope          the token is good, but not for this call
 ├── TooMany             more requests than one caller may send; says when to go on
+├── TooSlow             a body that did not arrive in time
 └── StoreError          the store cannot serve
     ├── StoreHeld       another process owns the file; names it and the way to a copy
     ├── NewerStore      the file was written by a newer program
@@ -77,6 +78,10 @@ class WrongScope(PhasecastError):
 
 class TooMany(PhasecastError):
     """One caller sent more requests than it may."""
+
+
+class TooSlow(PhasecastError):
+    """A body did not arrive in time."""
 
 
 class StoreError(PhasecastError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import zlib
 from urllib.parse import urlsplit
 
@@ -10,21 +11,35 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from service.http.problems import problem
+from service.http.running import running
 from service.settings import is_loopback
-from telemetry.errors import BadField, TooLarge
+from telemetry.errors import BadField, TooLarge, TooSlow
+
+READ_WITHIN_S = 30.0
+"""Time a body may take to arrive: one that trickles in holds memory for nobody."""
 
 
 async def body_of(request: Request, limit_bytes: int) -> bytes:
-    """The request's body; TooLarge as soon as more than the limit has arrived or been announced."""
+    """The request's body.
+
+    TooLarge as soon as more than the limit has arrived or been announced, Busy where all bodies together are too much, TooSlow.
+    """
     fix = f"send at most {limit_bytes} bytes a request; split the batch"
     announced = request.headers.get("content-length", "")
     if announced.isdecimal() and int(announced) > limit_bytes:
         raise TooLarge("body", f"{announced} bytes", fix)
-    body = bytearray()
-    async for chunk in request.stream():
-        body += chunk
-        if len(body) > limit_bytes:
-            raise TooLarge("body", f"more than {limit_bytes} bytes", fix)
+    body, bodies = bytearray(), running(request).bodies
+    try:
+        async with asyncio.timeout(READ_WITHIN_S):
+            async for chunk in request.stream():
+                bodies.hold(len(chunk))
+                body += chunk
+                if len(body) > limit_bytes:
+                    raise TooLarge("body", f"more than {limit_bytes} bytes", fix)
+    except TimeoutError as error:
+        raise TooSlow("body", f"{len(body)} bytes", f"send it whole within {READ_WITHIN_S:g} s") from error
+    finally:
+        bodies.held_bytes -= len(body)
     return bytes(body)
 
 

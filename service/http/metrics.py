@@ -24,7 +24,7 @@ class Metrics:
     """The counters of one serving process, in a registry of its own; safe from any thread."""
 
     def __init__(self, store: Store, lineup: Lineup) -> None:
-        disable_created_metrics()  # a second series beside each, of when it was first counted, tells nobody anything
+        disable_created_metrics()  # type: ignore[no-untyped-call]  # a second series beside each, of when it was first counted, tells nobody anything
         self.registry = CollectorRegistry()
         self.requests = Histogram(
             "phasecast_http_request_duration_seconds",

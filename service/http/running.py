@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from fastapi import Request
 
+from service.http.bodies import Bodies
 from service.http.metrics import Metrics
 from service.lineup import Lineup
 from service.settings import Settings
@@ -22,6 +23,7 @@ class Running:
     settings: Settings
     metrics: Metrics
     keyring: Keyring
+    bodies: Bodies = field(default_factory=Bodies)
 
 
 def running(request: Request) -> Running:

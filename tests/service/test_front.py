@@ -6,7 +6,7 @@ import asyncio
 import io
 import json
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +15,16 @@ import pytest
 from fastapi import FastAPI
 
 from service.http import front as door
+from service.http import limits
 from service.http.app import create_app
 from service.http.auth import scope_of
+from service.http.bodies import Bodies
 from service.http.logs import REQUESTS, JsonFormatter
 from service.http.rates import MOST_CALLERS, Rates
 from service.http.tracing import named
 from service.settings import Settings
 from telemetry import tokens
+from telemetry.errors import Busy
 from telemetry.store.batch import Batch
 from telemetry.store.file import Store
 from telemetry.words import Scope
@@ -157,6 +160,57 @@ def test_rates_fill_up_again_and_are_bounded() -> None:
         rates.wait_s(str(n), 0.2)
     assert MOST_CALLERS == len(rates._left)
     assert 0.0 == Rates(0.0).wait_s("a", 0.0)
+
+
+def test_a_body_that_trickles_in_is_given_up(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "READ_WITHIN_S", 0.05)
+
+    async def slow() -> AsyncIterator[bytes]:
+        yield b'{"contexts":'
+        await asyncio.Event().wait()
+
+    for path in ("/v1/predict", "/v1/events"):
+        told = trickling(create_app(Settings(store=store.path), store), path, slow())
+        assert (408, "body", "12 bytes") == (told[0], told[1]["field"], told[1]["got"])
+
+
+def trickling(app: FastAPI, path: str, body: AsyncIterator[bytes]) -> tuple[int, dict[str, Any]]:
+    """Status and answer of a request whose body arrives piece by piece, as a server hands it on."""
+    sent: list[dict[str, Any]] = []
+
+    async def receive() -> dict[str, Any]:
+        return {"type": "http.request", "body": await anext(body), "more_body": True}
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    headers = [(b"host", b"127.0.0.1")]
+    scope = {"type": "http", "method": "POST", "path": path, "query_string": b"", "headers": headers, "client": ("127.0.0.1", 1)}
+    asyncio.run(app(scope, receive, send))
+    return sent[0]["status"], json.loads(sent[1]["body"])
+
+
+def test_bodies_on_their_way_are_bounded_all_together() -> None:
+    bodies = Bodies(100)
+    bodies.hold(60)
+    with pytest.raises(Busy, match="60 bytes of other requests"):
+        bodies.hold(41)
+    bodies.hold(40)
+    assert 100 == bodies.held_bytes
+
+
+def test_room_is_given_back_whatever_became_of_a_request(store: Store) -> None:
+    app = create_app(Settings(store=store.path, body_limit_bytes=50, question_limit_bytes=50), store)
+
+    async def ask(size_bytes: int) -> int:
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://127.0.0.1") as http:
+            return (await http.post("/v1/events", content=b" " * size_bytes, headers={"Content-Length": ""})).status_code
+
+    assert [422, 413] == [asyncio.run(ask(size_bytes)) for size_bytes in (50, 51)]
+    assert 0 == app.state.running.bodies.held_bytes
+    app.state.running.bodies.hold(2**28 - 10)
+    assert 503 == asyncio.run(ask(11))
+    assert 2**28 - 10 == app.state.running.bodies.held_bytes
 
 
 def test_every_answer_carries_the_headers_that_browsers_should_keep_to(store: Store) -> None:
