@@ -67,6 +67,8 @@ def snapshot(
 
     if out.exists():
         raise BadField("OUT", str(out), "it exists; name a new file")
+    if not out.absolute().parent.is_dir():
+        raise BadField("OUT", str(out), f"there is no folder {out.absolute().parent}; make it first")
     commit = copy_of(store_path(store), out)
     if json:
         print_json({"snapshot": str(out), "commit": commit, "size_bytes": out.stat().st_size})

@@ -61,11 +61,11 @@ def consent(store: Path, grant: Grant, profile: HostProfile) -> None:
 
 @contextmanager
 def api(store: Path) -> Iterator[str]:
-    """A real `phasecast serve` on a free port; ends with the block, as a service ends: by SIGTERM."""
-    command = [sys.executable, "-m", "service.cli.main", "serve", "--store", str(store), "--port", "0"]
+    """A real `phasecast serve` on a free port; ends with the block, as a service ends: by SIGTERM. It never outlives us."""
+    command = [sys.executable, "-m", "service.demo.serving", "--store", str(store), "--port", "0"]
     with (
         (store.parent / "serve.log").open("ab") as log,
-        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log) as process,  # noqa: S603  our own command line
+        subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log) as process,  # noqa: S603  our own command line
     ):
         try:
             assert process.stdout is not None

@@ -18,13 +18,14 @@ from typing import Self
 
 import duckdb
 
+from telemetry.errors import BadField
 from telemetry.rows import quote
 from telemetry.store import migrations
 from telemetry.store.batch import Batch, Receipt
 from telemetry.store.lock import Lock, held_by, holder
 from telemetry.store.opening import connect, connect_repaired
 from telemetry.store.reader import Reader
-from telemetry.store.writer import Subscriber, Writer
+from telemetry.store.writer import GONE, Subscriber, Writer
 from telemetry.tables import StateRow
 
 _LOG = logging.getLogger(__name__)
@@ -86,6 +87,11 @@ class Store:
         """Rows (count) that wait for the writer."""
         return self._writer.pending_rows
 
+    @property
+    def trouble(self) -> str | None:
+        """Why nothing can be committed any more, None while all is well."""
+        return None if self._writer.is_in_place() else f"{self.path}: {GONE}"
+
     def set_url(self, url: str) -> None:
         """Say in the lock file where the API answers, once the port is known."""
         self._lock.set_url(url)
@@ -112,9 +118,12 @@ class Store:
     def snapshot(self, target: Path) -> int:
         """Put a copy, consistent at a commit, at `target` in place of what is there; returns that commit.
 
-        Raises StoreHeld where `target` is a store somebody owns (this one included), StoreError where it can't be written.
+        Raises StoreHeld where `target` is a store somebody owns (this one included), BadField where its folder isn't there,
+        StoreError where it can't be written.
         """
         target = target.absolute()
+        if not target.parent.is_dir():
+            raise BadField("snapshot", str(target), f"there is no folder {target.parent}; make it first")
         if owner := holder(target):
             raise held_by(target, owner)
         partial = target.with_name(f"{target.name}.partial")

@@ -16,7 +16,7 @@ _SETTINGS: dict[str, str | bool | int | float | list[str]] = {
     "storage_compatibility_version": "v1.0.0",  # Any client since then opens the file.
     "autoinstall_known_extensions": False,  # A query never fetches anything from outside.
     "autoload_known_extensions": False,
-    "checkpoint_threshold": "32MB",  # Twice the default: writing stands still for less of the time, a replay takes seconds at most.
+    "checkpoint_threshold": "32MB",  # Twice the default: writing pauses for less of the time, a replay takes seconds at most.
 }
 
 

@@ -28,6 +28,7 @@ from telemetry.store.writing import Written, write_group
 _LOG = logging.getLogger(__name__)
 MOST_WAITING_ROWS = 200_000
 """Rows (count) that may wait for the writer before callers are told Busy."""
+GONE = "the file was removed or replaced while it was owned; fetch a snapshot, end this process, and put the snapshot there"
 RESERVE_BYTES = 64 * 2**20
 """Free disk below which nothing is taken: a checkpoint that runs out of disk makes the engine refuse queries too."""
 
@@ -49,6 +50,7 @@ class Writer:
         # A number once given out never goes to other rows: answers name the commit they were made as of.
         self.last_commit = max(self._mark.commit, promised.commit)
         self._committed_ns = _last_committed_ns(connection)
+        self._file = _identity(path)
         self._all_new = True
         self._subscribers: list[Subscriber] = []
         self._pending = Pending(MOST_WAITING_ROWS)
@@ -73,6 +75,10 @@ class Writer:
         if self._connection is None:
             raise StoreError("store", str(self._path), "it is closed, or waits for room on its disk")
         return Reader(self._connection.cursor())
+
+    def is_in_place(self) -> bool:
+        """Whether the file that is open still lies at its path; what is written to another is lost with this process."""
+        return self._file == _identity(self._path)
 
     def stop(self) -> None:
         """Write what is queued, checkpoint, and close the file."""
@@ -111,6 +117,8 @@ class Writer:
         """One transaction; returns when it is on disk and the subscribers know. A group without news makes no commit."""
         if (free := disk_usage(self._path.parent).free) < RESERVE_BYTES:
             raise DiskFull("store", f"{free} bytes free", f"keep at least {RESERVE_BYTES} bytes free beside {self._path}")
+        if not self.is_in_place():
+            raise StoreError("store", str(self._path), GONE)
         connection = self._connection or self._reconnect()
         commit = self.last_commit + 1
         try:
@@ -187,6 +195,15 @@ def newest(connection: duckdb.DuckDBPyConnection) -> Mark:
     sql = "SELECT coalesce(max(known_from), 0), coalesce(sum(written_rows), 0)::BIGINT FROM commits"
     [(commit, rows)] = connection.execute(sql).fetchall()
     return Mark(commit, rows)
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    """Which file lies there, None if none does."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def _last_committed_ns(connection: duckdb.DuckDBPyConnection) -> int:

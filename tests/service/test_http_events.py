@@ -180,3 +180,18 @@ def test_a_copy_that_a_killed_server_left_half_sent_is_swept_at_the_next_start(
     (left / "snapshot.duckdb").write_bytes(b"half")
     start_server(tmp_path / "store.duckdb")
     assert not left.exists()
+
+
+def test_a_store_whose_file_is_gone_is_not_ready_and_takes_nothing(start_server: Start, tmp_path: Path) -> None:
+    path = tmp_path / "store.duckdb"
+    with http_client(start_server(path).url, timeout_s=30) as http:
+        ends = [mark("g-1", "gone", "compute_start"), mark("g-2", "gone", "compute_finish", after_ns=250_000_000)]
+        Client(http).ingest([{"attempt_id": "gone"}], ends)
+        until(lambda: http.get("/readyz").status_code == 200)
+        path.unlink()
+        told = http.get("/readyz")
+        assert (503, False) == (told.status_code, told.json()["ready"])
+        assert "removed or replaced" in told.json()["trouble"]
+        refused = http.post("/v1/events", json={"events": [mark("g-3", "gone")]})
+        assert (500, "store") == (refused.status_code, refused.json()["field"])
+        assert http.get("/v1/snapshot").content[8:12] == b"DUCK", "what was committed can still be saved"

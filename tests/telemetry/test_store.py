@@ -322,3 +322,28 @@ def test_a_batch_cannot_close_what_is_never_replaced_nor_write_the_stores_own_ta
         Batch((), closes=((Observation, ("a1", "setup")),))
     with pytest.raises(BadField, match="commits"):
         Batch((Commit(committed_ns=1, written_rows=1),))
+
+
+@pytest.mark.parametrize("replaced", [False, True])
+def test_nothing_is_acknowledged_once_the_file_is_gone(tmp_path: Path, replaced: bool) -> None:
+    path = tmp_path / "gone.duckdb"
+    store = Store.open(path)
+    try:
+        store.write(Batch((event("e1"),)))
+        assert store.trouble is None
+        path.unlink()
+        if replaced:
+            path.write_bytes(b"another")
+        assert "removed or replaced" in str(store.trouble)
+        with pytest.raises(StoreError, match="removed or replaced"):
+            store.write(Batch((event("e2"),)))
+        store.snapshot(tmp_path / "saved.duckdb")
+    finally:
+        store.close()
+    with open_reader(tmp_path / "saved.duckdb") as reader:
+        assert [("e1",)] == reader.rows("SELECT event_id FROM events")
+
+
+def test_a_snapshot_into_a_missing_folder_is_told_so(store: Store, tmp_path: Path) -> None:
+    with pytest.raises(BadField, match="there is no folder"):
+        store.snapshot(tmp_path / "nowhere" / "copy.duckdb")

@@ -26,18 +26,19 @@ async def healthz() -> dict[str, str]:
 
 @router.get("/readyz", response_model=ReadyOut)
 async def readyz(request: Request) -> ReadyOut | Response:
-    """Tell whether questions can be answered: 503 until something has been learned."""
+    """Tell whether questions can be answered: 503 until something has been learned, and once the store's file is gone."""
     at = running(request)
     serving = at.lineup.serving
     opened = at.store.opened
+    lost = at.store.trouble
     told = ReadyOut(
-        ready=serving is not None,
+        ready=serving is not None and lost is None,
         model_id=serving.model_id if serving else None,
         phases=list(serving.model.phases) if serving else [],
         last_commit=at.store.last_commit,
         learned_to=at.lineup.learned_to,
         ledger_pending=len(at.lineup.ledger),
-        trouble=at.lineup.trouble,
+        trouble=lost or at.lineup.trouble,
         share_calibrated=at.metrics.share_calibrated,
         opened={"created": opened.created, "migrated_from": opened.migrated_from, "lost_commits": opened.lost_commits},
     )
