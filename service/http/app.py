@@ -110,9 +110,10 @@ def _need_token(settings: Settings, store: Store) -> None:
     with store.reader() as reader:
         found = standing(reader).values()
     if not any(in_force(token, time.time_ns()) for token in found):
-        field, got = ("host", settings.host) if not is_loopback(settings.host) else ("--require-token", "no token in the store")
-        fix = "calls will need a token; make one first: `phasecast token add NAME --scope query --store ...`"
-        raise BadField(field, got, fix)
+        make_one = f"make one with `phasecast token add NAME --scope query --store {settings.store}`"
+        if is_loopback(settings.host):
+            raise BadField("--require-token", "no token in force", f"every call would be refused; {make_one}")
+        raise BadField("host", settings.host, f"calls from elsewhere need a token; {make_one}, or keep to --host 127.0.0.1")
 
 
 def _end(_signal: int, _frame: FrameType | None) -> None:
