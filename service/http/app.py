@@ -9,7 +9,7 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from types import FrameType
 
@@ -30,6 +30,7 @@ from telemetry.recorder.ids import clock_id
 from telemetry.sampler import Sampler
 from telemetry.store.file import Store
 from telemetry.store.lock import held_by, holder
+from telemetry.tables import Token
 from telemetry.tokens import Keyring, in_force, standing
 
 log = logging.getLogger(__name__)
@@ -78,6 +79,8 @@ def serve(settings: Settings, told: Callable[[str], None]) -> None:
     """
     if owner := holder(settings.store):  # Asked first: a second server on the usual port should hear whose store it is.
         raise held_by(settings.store, owner)
+    if not settings.store.exists():
+        _need_token(settings, ())  # so that no store is made for nothing
     with contextlib.closing(_listen(settings.host, settings.port)) as listening:
         port = listening.getsockname()[1]
         url = f"http://{'[::1]' if ':' in settings.host else settings.host}:{port}"
@@ -85,7 +88,8 @@ def serve(settings: Settings, told: Callable[[str], None]) -> None:
         gc.set_threshold(*COLLECT_AFTER)
         sys.setswitchinterval(TURN_S)
         try:
-            _need_token(settings, store)
+            with store.reader() as reader:
+                _need_token(settings, standing(reader).values())
             health.sweep_copies(settings.store)
             for asked_to_end in (signal.SIGTERM, signal.SIGINT):
                 signal.signal(asked_to_end, _end)
@@ -103,17 +107,14 @@ def serve(settings: Settings, told: Callable[[str], None]) -> None:
             store.close()
 
 
-def _need_token(settings: Settings, store: Store) -> None:
-    """Refuse to serve where every call needs a token and there is none."""
-    if not settings.token_required:
+def _need_token(settings: Settings, found: Iterable[Token]) -> None:
+    """Refuse to serve where every call needs a token and none of those found is in force."""
+    if not settings.token_required or any(in_force(token, time.time_ns()) for token in found):
         return
-    with store.reader() as reader:
-        found = standing(reader).values()
-    if not any(in_force(token, time.time_ns()) for token in found):
-        make_one = f"make one with `phasecast token add NAME --scope query --store {settings.store}`"
-        if is_loopback(settings.host):
-            raise BadField("--require-token", "no token in force", f"every call would be refused; {make_one}")
-        raise BadField("host", settings.host, f"calls from elsewhere need a token; {make_one}, or keep to --host 127.0.0.1")
+    make_one = f"make one with `phasecast token add NAME --scope query --store {settings.store}`"
+    if is_loopback(settings.host):
+        raise BadField("--require-token", "no token in force", f"every call would be refused; {make_one}")
+    raise BadField("host", settings.host, f"calls from elsewhere need a token; {make_one}, or keep to --host 127.0.0.1")
 
 
 def _end(_signal: int, _frame: FrameType | None) -> None:
