@@ -1,7 +1,8 @@
 """Shipper: posts what any process spooled, also one long dead, to `POST {url}/v1/events` until the API has committed it.
 
-Runs as a daemon thread beside the work, or alone: `python -m telemetry.recorder.shipper DIR URL`. What the API has
-acknowledged is remembered by byte offset; after a crash some records go twice, which the API recognises by their ids.
+Runs as a daemon thread beside the work, or alone: `python -m telemetry.recorder.shipper DIR URL`, which shows the API the
+token in $PHASECAST_TOKEN. What was acknowledged is remembered by byte offset; after a crash some records go twice, which the
+API recognises by their ids.
 One shipper works on a folder at a time; another one waits its turn.
 """
 
@@ -61,10 +62,17 @@ class Shipper:
 
     folder: the spool. url: base of the API, http or https. poll_s: wait between looks at an idle spool.
     refused_max_bytes: bound on refused.jsonl, where records the API will not take are kept for a person to look at.
+    token: of scope `ingest`, where the API wants one.
     """
 
     def __init__(
-        self, folder: str | Path, url: str, poll_s: float = 0.2, timeout_s: float = 30.0, refused_max_bytes: int = 2**20
+        self,
+        folder: str | Path,
+        url: str,
+        poll_s: float = 0.2,
+        timeout_s: float = 30.0,
+        refused_max_bytes: int = 2**20,
+        token: str | None = None,
     ) -> None:
         self.folder = Path(folder)
         self.url = url
@@ -72,6 +80,7 @@ class Shipper:
         self.sent = self.refused = self.torn = 0
         self._timeout_s = timeout_s
         self._refused_max_bytes = refused_max_bytes
+        self._headers = {"Content-Type": "application/json"} | ({} if token is None else {"Authorization": f"Bearer {token}"})
         self._connection: http.client.HTTPConnection | None = None
         self._wake, self._stopped = threading.Event(), threading.Event()
         self._thread: threading.Thread | None = None
@@ -207,7 +216,7 @@ class Shipper:
         if self._connection is None:
             self._connection = _connect(self.url, self._timeout_s)
         path = urlsplit(self.url).path.rstrip("/") + "/v1/events"
-        self._connection.request("POST", path, json.dumps(body).encode(), {"Content-Type": "application/json"})
+        self._connection.request("POST", path, json.dumps(body).encode(), self._headers)
         return self._connection.getresponse()
 
     def _disconnect(self) -> None:
@@ -288,7 +297,7 @@ def main() -> None:
     if len(sys.argv) != 3:
         sys.exit("usage: python -m telemetry.recorder.shipper DIR URL")
     logging.basicConfig(level=logging.INFO)
-    shipper = Shipper(sys.argv[1], sys.argv[2]).start()
+    shipper = Shipper(sys.argv[1], sys.argv[2], token=os.environ.get("PHASECAST_TOKEN")).start()
     done = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: done.set())

@@ -15,6 +15,8 @@ import pytest
 
 from service.client.sync import Client, http_client
 from telemetry.errors import NoToken, WrongScope
+from telemetry.recorder.marks import Recorder
+from telemetry.recorder.shipper import Shipper
 from tests.service.living import Served
 
 Start = Callable[..., Served]
@@ -89,6 +91,20 @@ def test_tokens_as_text_tell_how_they_end_and_until_when(tmp_path: Path) -> None
     phasecast("token", "revoke", row["token_id"], "--store", store)
     assert "; revoked until" in phasecast("token", "list", "--store", store)
     assert "token_id: nobody" in phasecast("token", "revoke", "nobody", "--store", store, code=1)
+
+
+def test_what_was_recorded_waits_for_a_token_that_is_good_for_it(start_server: Start, tmp_path: Path) -> None:
+    store = tmp_path / "s.duckdb"
+    query, ingest = (phasecast("token", "add", "n", "--scope", scope, "--store", store).strip() for scope in ("query", "ingest"))
+    served, recorder = start_server(store, "--require-token"), Recorder(tmp_path / "spool")
+    with recorder.attempt(host="here") as attempt, attempt.phase("service"):
+        pass
+    recorder.close()
+    for token, taken in ((None, False), (query, False), (ingest, True)):
+        shipper = Shipper(tmp_path / "spool", served.url, token=token).start()
+        assert taken == shipper.flush(timeout_s=10 if taken else 0.5)
+        shipper.stop()
+        assert (0, taken) == (shipper.refused, shipper.sent > 0), "nothing is given up for want of a token"
 
 
 def test_secrets_do_not_reach_the_log(start_server: Start, tmp_path: Path) -> None:
