@@ -24,12 +24,26 @@ Supplied = Callable[[Mapping[str, Any], str, Sequence[float], float | None], Seq
 
 
 class Fallback:
-    """What stands in for the API: its last answers (at most `most`), and what `supplied` tells. Safe from any thread."""
+    """What stands in for the API: its last answers (at most `most`), and what `supplied` tells. Safe from any thread.
 
-    def __init__(self, supplied: Supplied | None = None, most: int = 10_000) -> None:
-        self._supplied, self._most = supplied, most
+    Once the API failed to answer it is left alone for `rest_s`, so that decisions don't each wait for it in vain.
+    """
+
+    def __init__(self, supplied: Supplied | None = None, most: int = 10_000, rest_s: float = 1.0) -> None:
+        self._supplied, self._most, self._rest_s = supplied, most, rest_s
+        self._failed: tuple[PhasecastError, float] | None = None
         self._kept: OrderedDict[bytes, Answer] = OrderedDict()
         self._lock = Lock()
+
+    def failed(self, error: PhasecastError) -> PhasecastError:
+        """Take down that the API failed to answer; gives the error back."""
+        self._failed = (error, time.monotonic() + self._rest_s)
+        return error
+
+    def resting(self) -> PhasecastError | None:
+        """The error of the last try while the API is left alone, else None."""
+        failed = self._failed
+        return failed[0] if failed is not None and time.monotonic() < failed[1] else None
 
     def note(self, contexts: Sequence[Mapping[str, Any]], phases: Sequence[str], told: AnswersOut) -> None:
         """Keep answers of the API that hold numbers."""

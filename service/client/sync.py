@@ -49,24 +49,30 @@ class Client:
         attempt_ids: Sequence[str] | None = None,
     ) -> AnswersOut:
         """Answer contexts x phases."""
+        fallback = self._fallback
+        if fallback is not None and (resting := fallback.resting()):
+            return fallback.predict(contexts, phases, levels, attempt_ids, resting)
         try:
             told = calls.answer(AnswersOut, *self._send(calls.predict(contexts, phases, levels, attempt_ids)))
         except AWAY as error:
-            if self._fallback is None:
+            if fallback is None:
                 raise
-            return self._fallback.predict(contexts, phases, levels, attempt_ids, error)
-        if self._fallback is not None:
-            self._fallback.note(contexts, phases, told)
+            return fallback.predict(contexts, phases, levels, attempt_ids, fallback.failed(error))
+        if fallback is not None:
+            fallback.note(contexts, phases, told)
         return told
 
     def residual(self, running: Sequence[Mapping[str, Any]], levels: Sequence[float] | None = None) -> AnswersOut:
         """Answer how much longer running phases will take."""
+        fallback = self._fallback
+        if fallback is not None and (resting := fallback.resting()):
+            return fallback.residual(running, levels, resting)
         try:
             return calls.answer(AnswersOut, *self._send(calls.residual(running, levels)))
         except AWAY as error:
-            if self._fallback is None:
+            if fallback is None:
                 raise
-            return self._fallback.residual(running, levels, error)
+            return fallback.residual(running, levels, fallback.failed(error))
 
     def chance(self, plans: Sequence[Mapping[str, Any]], seed: int = 0, cvar_level: float | None = None) -> ChancesOut:
         """Answer with what probability plans complete by their deadlines."""

@@ -256,6 +256,16 @@ def test_else_the_caller_supplies_or_nobody_does() -> None:
         assert [1.0, None] == [a.elapsed_s for a in found.answers]
 
 
+def test_an_api_that_failed_is_left_alone_for_a_while() -> None:
+    api, fallback = Flaky(*[503] * 99), Fallback(rest_s=60)
+    both(api, ASK, fallback=fallback)
+    assert 3 == api.calls, "one question is tried, and then none"
+    assert ["api_away", "no_evidence"] == both(api, ASK, fallback=fallback)[1].answers[0].reasons
+    fallback = Fallback(rest_s=0.0)
+    both(api, ASK, fallback=fallback)
+    assert 9 == api.calls
+
+
 def test_a_refusal_is_no_absence() -> None:
     problem = {
         "type": "urn:phasecast:problem:bad-field",
