@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -32,8 +34,8 @@ def add(
     expires_in_s = None if expires_days is None else expires_days * DAY_S
     scopes = [one.value for one in scope]
     path = store_path(store)
-    api = _served(path)
-    made = api.add_token(name, scopes, expires_in_s).model_dump() if api else _add(path, name, scopes, expires_in_s)
+    with _served(path) as api:
+        made = api.add_token(name, scopes, expires_in_s).model_dump() if api else _add(path, name, scopes, expires_in_s)
     if json:
         print_json(made)
         return
@@ -47,8 +49,8 @@ def add(
 def list_tokens(store: StoreOption = None, json: JsonOption = False) -> None:
     """List tokens: what each is for, how it ends, and until when it is good."""
     path = store_path(store)
-    api = _served(path)
-    found = [token.model_dump() for token in api.tokens().tokens] if api else _listed(path)
+    with _served(path) as api:
+        found = [token.model_dump() for token in api.tokens().tokens] if api else _listed(path)
     if json:
         print_json({"tokens": found})
         return
@@ -64,8 +66,8 @@ def revoke(
 ) -> None:
     """End a token at once."""
     path = store_path(store)
-    api = _served(path)
-    ended = api.revoke_token(token_id).model_dump() if api else _revoke(path, token_id)
+    with _served(path) as api:
+        ended = api.revoke_token(token_id).model_dump() if api else _revoke(path, token_id)
     if json:
         print_json(ended)
     else:
@@ -80,14 +82,19 @@ def _line(token: dict[str, Any]) -> str:
     return f"{token['token_id']} ...{token['last_four']} {token['name']}: {good_for}; made {made}; {state}{until}"
 
 
-def _served(path: Path) -> Client | None:
-    """A client of the API that holds the store, None where nobody serves it."""
+@contextmanager
+def _served(path: Path) -> Iterator[Client | None]:
+    """A client of the API that holds the store; None where nobody serves it."""
     from service.client.sync import Client, http_client
     from service.settings import default_token
     from telemetry.store.lock import holder
 
     held = holder(path)
-    return Client(http_client(held.url, token=default_token())) if held and held.url else None
+    if held is None or held.url is None:
+        yield None
+        return
+    with http_client(held.url, token=default_token()) as http:
+        yield Client(http)
 
 
 def _add(path: Path, name: str, scopes: list[str], expires_in_s: float | None) -> dict[str, Any]:
@@ -116,10 +123,13 @@ def _listed(path: Path) -> list[dict[str, Any]]:
 
 def _revoke(path: Path, token_id: str) -> dict[str, Any]:
     """Revoke a token in a store that nobody holds."""
+    from telemetry.errors import UnknownId
     from telemetry.store.batch import Batch
     from telemetry.store.file import Store
     from telemetry.tokens import revoked, standing
 
+    if not path.exists():
+        raise UnknownId("store", str(path), "no such file; give --store")
     with Store.open(path) as store:
         with store.reader() as reader:
             row = revoked(standing(reader), token_id, time.time_ns())

@@ -93,6 +93,12 @@ def test_tokens_as_text_tell_how_they_end_and_until_when(tmp_path: Path) -> None
     assert "token_id: nobody" in phasecast("token", "revoke", "nobody", "--store", store, code=1)
 
 
+def test_a_store_that_is_not_there_has_no_tokens_and_is_not_made(tmp_path: Path) -> None:
+    for command in (("list",), ("revoke", "1a2b3c4d")):
+        assert "no such file" in phasecast("token", *command, "--store", tmp_path / "s.duckdb", code=1)
+    assert [] == list(tmp_path.iterdir())
+
+
 def test_what_was_recorded_waits_for_a_token_that_is_good_for_it(start_server: Start, tmp_path: Path) -> None:
     store = tmp_path / "s.duckdb"
     query, ingest = (phasecast("token", "add", "n", "--scope", scope, "--store", store).strip() for scope in ("query", "ingest"))
