@@ -1,4 +1,4 @@
-"""The tables of the store, one class each: with `ledger` the only places where a column is defined.
+"""The tables of the store, one class each: with `ledger`, `decisions` and `verdicts` the only places where a column is defined.
 
 `python -m telemetry.tables` prints data/README.md.
 """
@@ -10,8 +10,10 @@ from typing import Annotated, ClassVar
 
 from pydantic import Field
 
+from telemetry.decisions import Credit, Decision
 from telemetry.ledger import ModelFile, Outcome, PlanAnswer, PlanOutcome, Prediction
 from telemetry.rows import Count, Id, Ns, Row, Seconds
+from telemetry.verdicts import Change, Forecast, Opening, ShadowForecast
 from telemetry.words import Absence, Clock, Ended, EventKind, Purpose
 
 
@@ -281,6 +283,12 @@ TABLES: tuple[type[Row], ...] = (
     Outcome,
     PlanAnswer,
     PlanOutcome,
+    Decision,
+    ShadowForecast,
+    Forecast,
+    Opening,
+    Change,
+    Credit,
     ModelFile,
     Token,
     StateRow,

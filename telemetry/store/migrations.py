@@ -44,7 +44,7 @@ STEPS: tuple[Step, ...] = (
             "observations": "SELECT *, 1 AS outcomes FROM {old}",
         },
     ),
-    Step(to=4),  # new table: tokens; predictions tell the horizon of causes asked for, and changes while running
+    Step(to=4),  # new tables: tokens, and those of decisions and verdicts; predictions tell the horizon and changes asked for
 )
 """All steps there ever were, in order. The last one's `to` is the version this program writes."""
 

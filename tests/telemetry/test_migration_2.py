@@ -36,7 +36,10 @@ from telemetry.tables import TABLES, Attempt
 
 FIXTURE = Path(__file__).resolve().parents[2] / "data" / "schema-1"
 STAMPS = ("schema_version", "engine_version")
-ADDED_TABLES = ("plan_answers", "plan_outcomes", "resource_samples", "tokens")
+ADDED_TABLES = (
+    *("plan_answers", "plan_outcomes", "resource_samples", "tokens"),
+    *("decisions", "credits", "shadow_forecasts", "forecasts", "openings", "changes"),
+)
 ADDED_COLUMNS: dict[str, dict[str, Any]] = {
     "events": {"launch_only": False},
     "observations": {"started_text": None, "outcomes": 1, "spread_s": None, "resolution_s": None, "assumed": None},
