@@ -2,6 +2,9 @@
 
 The raw insert commits each batch by itself, from Arrow tables made before the clock starts: no validation, no ids compared, no
 answer. It gets a file of its own per round, as the others do, so that each meets a table of the same size.
+
+Over HTTP the clock stops when the last batch is acknowledged, which is when it is on disk. The server learns meanwhile, except
+where it says that learning is paused; but learning gives way to taking in and ends later. `until learned` counts to its end.
 """
 
 from __future__ import annotations
@@ -9,9 +12,10 @@ from __future__ import annotations
 import http.client
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from urllib.parse import urlsplit
@@ -20,7 +24,7 @@ import orjson
 import pyarrow as pa
 
 from benchmarks.measured import Figure, figure, seconds
-from benchmarks.sent import EVENTS, Sent, batches
+from benchmarks.sent import ATTEMPTS, EVENTS, Sent, batches
 from telemetry import ingest
 from telemetry.store.batch import Batch
 from telemetry.store.file import Store
@@ -28,6 +32,10 @@ from telemetry.store.opening import connect
 from telemetry.tables import Event
 
 ROUNDS, BATCHES = 5, 40
+LEARNING = ("-m", "service.cli.main", "serve", "--port", "0", "--store")
+PAUSED = ("-m", "benchmarks.paused")
+ENDED_PHASES = 7
+"""Of the attempts sent, each (count): queue, owner_wait, setup, service, drain, release, completion."""
 
 
 def run() -> list[Figure]:
@@ -37,7 +45,10 @@ def run() -> list[Figure]:
         "Store.write": in_process,
         "read, Store.write and reply": prepared,
         "HTTP, 1 connection": lambda folder, sent: over_http(folder, sent, 1),
+        "HTTP, 1 connection, learning paused": lambda folder, sent: over_http(folder, sent, 1, PAUSED),
         "HTTP, 8 connections": lambda folder, sent: over_http(folder, sent, 8),
+        "HTTP, 8 connections, learning paused": lambda folder, sent: over_http(folder, sent, 8, PAUSED),
+        "HTTP, 8 connections, until learned": lambda folder, sent: until_learned(folder, sent, 8),
     }
     rates: dict[str, list[float]] = {name: [] for name in ways}
     for _ in range(ROUNDS):
@@ -45,7 +56,7 @@ def run() -> list[Figure]:
             sent = batches(BATCHES)
             with TemporaryDirectory() as folder:
                 rates[name].append(EVENTS * len(sent) / way(Path(folder), sent))
-    reaches = {"HTTP, 1 connection": "50,000", "HTTP, 8 connections": "50,000"}
+    reaches = dict.fromkeys(("HTTP, 1 connection", "HTTP, 8 connections"), "50,000")
     found = [figure(f"ingest: {name}", values, "events/s", reaches.get(name, "")) for name, values in rates.items()]
     plain = rates.pop("raw Arrow insert")
     for name, values in rates.items():
@@ -88,23 +99,49 @@ def prepared(folder: Path, sent: Sequence[Sent]) -> float:
         return seconds(lambda: [take(store, one.body) for one in sent])
 
 
-def over_http(folder: Path, sent: Sequence[Sent], connections: int) -> float:
-    """Wall time in s until the last batch is acknowledged by a server that learns at the same time."""
-    with served(folder / "s.duckdb") as url, ThreadPoolExecutor(connections) as senders:
-        shares = [sent[place::connections] for place in range(connections)]
-        return seconds(lambda: list(senders.map(lambda share: _post_all(url, share), shares)))
+def over_http(folder: Path, sent: Sequence[Sent], connections: int, server: Sequence[str] = LEARNING) -> float:
+    """Wall time in s until the last batch is acknowledged."""
+    with served(folder / "s.duckdb", server) as url:
+        return seconds(lambda: _post(url, sent, connections))
+
+
+def until_learned(folder: Path, sent: Sequence[Sent], connections: int) -> float:
+    """Wall time in s until all phases that ended in what was sent are observed as ended."""
+    ended = ENDED_PHASES * ATTEMPTS * len(sent)
+
+    def post_and_wait() -> None:
+        _post(url, sent, connections)
+        while _overview(url)["ended"] < ended:
+            time.sleep(0.1)
+
+    with served(folder / "s.duckdb", LEARNING) as url:
+        return seconds(post_and_wait)
 
 
 @contextmanager
-def served(store: Path) -> Iterator[str]:
+def served(store: Path, server: Sequence[str] = LEARNING) -> Iterator[str]:
     """A server process; its address."""
-    command = [sys.executable, "-m", "service.cli.main", "serve", "--store", str(store), "--port", "0"]
+    command = [sys.executable, *server, str(store)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:  # noqa: S603  our own command
         try:
             assert process.stdout is not None
             yield process.stdout.readline().rsplit(" at ", 1)[1].strip()
         finally:
             process.terminate()
+
+
+def _overview(url: str) -> dict[str, int]:
+    connection = http.client.HTTPConnection(urlsplit(url).netloc)
+    connection.request("GET", "/v1/overview")
+    with closing(connection):
+        return dict(orjson.loads(connection.getresponse().read()))
+
+
+def _post(url: str, sent: Sequence[Sent], connections: int) -> None:
+    """Post batches over so many connections at a time."""
+    with ThreadPoolExecutor(connections) as senders:
+        shares = [sent[place::connections] for place in range(connections)]
+        list(senders.map(lambda share: _post_all(url, share), shares))
 
 
 def _post_all(url: str, sent: Sequence[Sent]) -> None:

@@ -52,7 +52,7 @@ def _taught() -> tuple[list[Context], Serving]:
     with TemporaryDirectory() as folder, Store.open(Path(folder) / "s.duckdb") as store:
         store.write(Batch(tuple(row for run in made for row in (run.attempt, *run.events))))
         with store.reader() as reader:
-            derived = derive(reader, sorted(run.attempt.attempt_id for run in made), store.last_commit)
+            derived = derive(reader, sorted(run.attempt.attempt_id for run in made), store.last_commit, store.last_commit)
         assert derived.batch is not None
         fitted = fit_and_save(store, store.write(derived.batch).commit)
     assert fitted is not None
