@@ -61,8 +61,8 @@ def consent(store: Path, grant: Grant, profile: HostProfile) -> None:
 
 @contextmanager
 def api(store: Path) -> Iterator[str]:
-    """A real `phasecast serve` on a free port; ends with the block, as a service ends: by SIGTERM. It never outlives us."""
-    command = [sys.executable, "-m", "service.demo.serving", "--store", str(store), "--port", "0"]
+    """A real server on a free port; ends with the block, as a service ends: by SIGTERM. It never outlives us."""
+    command = [sys.executable, "-m", "service.demo.serving", str(store)]
     with (
         (store.parent / "serve.log").open("ab") as log,
         subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log) as process,  # noqa: S603  our own command line

@@ -1,4 +1,4 @@
-"""`python -m service.demo.serving OPTION...`: `phasecast serve` that doesn't outlive whoever started it.
+"""`python -m service.demo.serving STORE`: the API on a free port, as `phasecast serve` but not outliving whoever started it.
 
 The starter holds the other end of its standard input. However it ends, SIGKILL included, that input is over then.
 """
@@ -9,17 +9,20 @@ import os
 import signal
 import sys
 import threading
+from pathlib import Path
 
-from service.cli.main import main as phasecast
+from service.http.app import serve
+from service.http.logs import configure
+from service.settings import Settings
 
 _INPUT = 0
 
 
 def main() -> None:
-    """Serve with the options of `phasecast serve` until asked to end, or until nobody is left to ask."""
+    """Serve until asked to end, or until nobody is left to ask."""
     threading.Thread(target=_watch, name="demo-watch", daemon=True).start()
-    sys.argv[1:1] = ["serve"]
-    phasecast()
+    configure("text")
+    serve(Settings(store=Path(sys.argv[1]), port=0), lambda url: print(f"served at {url}", flush=True))  # noqa: T201  the link
 
 
 def _watch() -> None:

@@ -106,7 +106,7 @@ def test_without_a_limit_every_row_is_there_and_both_sizes_are_told(path: Path) 
 
 def test_room_that_removed_rows_left_is_given_back(path: Path) -> None:  # D13
     with duckdb.connect(str(path)) as plain:
-        more = "SELECT e.* REPLACE (e.event_id || '/' || n AS event_id) FROM events e, (SELECT unnest(range(100)) AS n)"
+        more = "SELECT e.* REPLACE (e.event_id || '/' || n AS event_id) FROM events e, (SELECT unnest(range(200)) AS n)"
         plain.execute(f"INSERT INTO events BY NAME {more}")
         plain.execute("CHECKPOINT")
         plain.execute("DELETE FROM events WHERE attempt_id = 'old'")
