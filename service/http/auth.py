@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Iterable, Mapping
 
 from telemetry.errors import NoToken
@@ -14,7 +15,8 @@ OPEN = "/healthz"
 INGEST = ("/v1/events", "/v1/traces", "/v1/decisions", "/v1/shadow/forecasts")
 ADMIN = ("/v1/snapshot", "/v1/tokens", "/v1/grants", "/v1/calibrations")
 QUESTIONS = ("/v1/predict", "/v1/residual", "/v1/chance", "/v1/latest-start", "/v1/scenarios", "/v1/forecasts")
-SCHEME = b"bearer "
+CHALLENGE = 'Bearer, Basic realm="Phasecast", charset="UTF-8"'
+"""What a 401 tells: programs send a bearer token, a browser asks for it as a password."""
 
 
 def scope_of(method: str, path: str) -> Scope:
@@ -32,13 +34,27 @@ def _within(path: str, places: Iterable[str]) -> bool:
 
 
 def sent(headers: Iterable[tuple[bytes, bytes]]) -> bytes | None:
-    """The token of a request as it came, None where there is none; NoToken where Authorization holds something else."""
-    for name, value in headers:
-        if name == b"authorization":
-            if value[: len(SCHEME)].lower() != SCHEME:
-                raise NoToken("Authorization", "something that is no bearer token", ANOTHER)
-            return value[len(SCHEME) :].strip()
-    return None
+    """The token of a request as it came, None where there is none.
+
+    Programs send it as a bearer token; a browser asks its user for it, as the password of Basic, and then sends it by itself, so
+    that a page of another site must not profit from it. Raises NoToken for that, and for anything else in Authorization.
+    """
+    found = {name: value for name, value in headers if name in {b"authorization", b"origin", b"host"}}
+    value = found.get(b"authorization")
+    if value is None:
+        return None
+    scheme, _, given = value.partition(b" ")
+    if scheme.lower() == b"bearer":
+        return given.strip()
+    if scheme.lower() != b"basic":
+        raise NoToken("Authorization", "neither a bearer token nor Basic", ANOTHER)
+    origin = found.get(b"origin")
+    if origin is not None and origin.partition(b"://")[2] != found.get(b"host"):
+        raise NoToken("Origin", origin.decode("latin-1"), "a page of another site may not use a token that the browser keeps")
+    try:
+        return base64.b64decode(given.strip(), validate=True).partition(b":")[2]
+    except ValueError as error:
+        raise NoToken("Authorization", "Basic that is not base64", ANOTHER) from error
 
 
 def admitted(

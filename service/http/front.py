@@ -15,7 +15,7 @@ from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from service.http import problems
-from service.http.auth import OPEN, admitted
+from service.http.auth import CHALLENGE, OPEN, admitted
 from service.http.limits import foreign
 from service.http.logs import REQUESTS
 from service.http.metrics import Metrics
@@ -84,7 +84,7 @@ class Front:
             except (NoToken, WrongScope) as error:
                 refusal = problems.of_error(error)
                 if isinstance(error, NoToken):
-                    refusal.headers["WWW-Authenticate"] = "Bearer"
+                    refusal.headers["WWW-Authenticate"] = CHALLENGE
             except TooMany as error:
                 refusal = problems.of_error(error)
                 refusal.headers["Retry-After"] = str(error.got)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import io
 import json
 import logging
@@ -95,7 +96,7 @@ def test_without_a_token_everything_but_healthz_is_401(store: Store) -> None:
     for method, path, _ in CALLS:
         told = call(method, path, peer="10.0.0.9")
         assert 401 == told.status_code, path
-        assert "Bearer" == told.headers["www-authenticate"]
+        assert told.headers["www-authenticate"].startswith("Bearer, Basic ")
         assert ("Authorization", "urn:phasecast:problem:no-token") == (told.json()["field"], told.json()["type"])
         assert "phasecast token add" in told.json()["fix"]
 
@@ -113,7 +114,8 @@ def test_a_token_opens_the_calls_of_its_scope_and_no_other(store: Store, scope: 
 
 
 @pytest.mark.parametrize(
-    "sent", ["Basic dXNlcjpwYXNz", "Bearer", "Bearer  ", "Bearer phc_00000000_0", b"Bearer \xff\xfe", b"\xe9"]
+    "sent",
+    ["Basic dXNlcjpwYXNz", "Basic ?", "Digest x", "Bearer", "Bearer  ", "Bearer phc_00000000_0", b"Bearer \xff\xfe", b"\xe9"],
 )
 def test_a_bad_token_is_401_and_no_fault_also_where_none_is_needed(store: Store, sent: str | bytes) -> None:  # H11
     for settings in ({}, {"host": "0.0.0.0"}):
@@ -131,6 +133,15 @@ def test_other_names_and_pages_are_no_matter_where_every_call_shows_a_token(stor
     shown = token(store, "query") | {"Host": "phasecast.example.org", "Origin": "https://example.org"}
     assert 503 == calling(store, host="0.0.0.0")("GET", "/readyz", headers=shown).status_code
     assert 421 == calling(store, require_token=True)("GET", "/readyz", headers=shown).status_code
+
+
+def test_a_browser_shows_its_users_token_as_a_password_but_not_for_other_sites(store: Store) -> None:
+    call, bearer = calling(store, host="0.0.0.0"), token(store, "query")["Authorization"].removeprefix("Bearer ")
+    shown = {"Authorization": "Basic " + base64.b64encode(f"anybody:{bearer}".encode()).decode(), "Host": "phasecast:8787"}
+    assert 200 == call("GET", "/", headers=shown).status_code
+    assert 503 == call("GET", "/readyz", headers={**shown, "Origin": "https://phasecast:8787"}).status_code
+    told = call("POST", "/v1/predict", headers={**shown, "Origin": "https://example.org"})
+    assert (401, "Origin", "https://example.org") == (told.status_code, told.json()["field"], told.json()["got"])
 
 
 def test_a_caller_past_its_rate_is_429_and_told_when_to_go_on(store: Store) -> None:
