@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -13,6 +12,7 @@ from typing import Any
 import duckdb
 import pytest
 
+from service.cli import main as command_line
 from service.client.sync import Client, http_client
 from telemetry.errors import NoToken, WrongScope
 from telemetry.recorder.marks import Recorder
@@ -20,24 +20,34 @@ from telemetry.recorder.shipper import Shipper
 from tests.service.living import Served
 
 Start = Callable[..., Served]
+Command = Callable[..., str]
 
 
-def phasecast(*arguments: object, code: int = 0, **environment: str) -> str:
-    """Run a command as a shell does; what it printed, or how it failed."""
-    command = [sys.executable, "-m", "service.cli.main", *map(str, arguments)]
-    made = {**os.environ, **environment}
-    done = subprocess.run(command, capture_output=True, text=True, env=made, timeout=60, check=False)
-    assert code == done.returncode, done.stderr
-    return done.stdout if code == 0 else done.stderr
+@pytest.fixture
+def phasecast(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Command:
+    """Run a command in this process; what it printed, or how it failed. `token` is that of the environment."""
+
+    def run(*arguments: object, code: int = 0, token: str = "") -> str:
+        monkeypatch.setattr(sys, "argv", ["phasecast", *map(str, arguments)])
+        monkeypatch.setenv("PHASECAST_TOKEN", token)
+        with pytest.raises(SystemExit) as end:
+            command_line.main()
+        out, err = capfd.readouterr()
+        assert code == int(end.value.code or 0), err
+        return out if code == 0 else err
+
+    return run
 
 
-def listed(store: Path, **environment: str) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = json.loads(phasecast("token", "list", "--store", store, "--json", **environment))["tokens"]
+def listed(phasecast: Command, store: Path, token: str = "") -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = json.loads(phasecast("token", "list", "--store", store, "--json", token=token))["tokens"]
     return found
 
 
 @pytest.mark.parametrize("option", [("--host", "0.0.0.0"), ("--require-token",)])
-def test_a_server_that_needs_tokens_does_not_start_without_one(tmp_path: Path, option: tuple[str, ...]) -> None:
+def test_a_server_that_needs_tokens_does_not_start_without_one(
+    tmp_path: Path, phasecast: Command, option: tuple[str, ...]
+) -> None:
     store = tmp_path / "s.duckdb"
     arguments = ("serve", "--store", store, "--port", 0, *option)
     assert "phasecast token add" in phasecast(*arguments, code=1)
@@ -46,7 +56,7 @@ def test_a_server_that_needs_tokens_does_not_start_without_one(tmp_path: Path, o
     assert "phasecast token add" in phasecast(*arguments, code=1), "one that has ended does not count"
 
 
-def test_tokens_from_the_command_line_to_their_end(start_server: Start, tmp_path: Path) -> None:
+def test_tokens_from_the_command_line_to_their_end(start_server: Start, phasecast: Command, tmp_path: Path) -> None:
     store = tmp_path / "s.duckdb"
     admin = phasecast("token", "add", "operator", "--scope", "admin", "--store", store).strip()
     planner = json.loads(
@@ -62,17 +72,15 @@ def test_tokens_from_the_command_line_to_their_end(start_server: Start, tmp_path
         with pytest.raises(WrongScope):
             Client(http).snapshot(tmp_path / "copy.duckdb")
         assert "no-token" not in phasecast("token", "list", "--store", store, code=1)
-        assert ["operator", "planner"] == [one["name"] for one in listed(store, PHASECAST_TOKEN=admin)]
-        made = json.loads(
-            phasecast("token", "add", "recorder", "--scope", "ingest", "--store", store, "--json", PHASECAST_TOKEN=admin)
-        )
+        assert ["operator", "planner"] == [one["name"] for one in listed(phasecast, store, token=admin)]
+        made = json.loads(phasecast("token", "add", "recorder", "--scope", "ingest", "--store", store, "--json", token=admin))
         assert (["ingest"], None, True) == (made["scopes"], made["expires_ns"], made["in_force"])
         with http_client(served.url, token=made["token"]) as sending:
             assert 0 <= Client(sending).ingest([{"attempt_id": "a"}], [])["commit"]
-        assert "revoked" in phasecast("token", "revoke", planner["token_id"], "--store", store, PHASECAST_TOKEN=admin)
+        assert "revoked" in phasecast("token", "revoke", planner["token_id"], "--store", store, token=admin)
         with pytest.raises(NoToken, match="was revoked"):
             Client(http).ready()
-    phasecast("snapshot", tmp_path / "copy.duckdb", "--store", store, PHASECAST_TOKEN=admin)
+    phasecast("snapshot", tmp_path / "copy.duckdb", "--store", store, token=admin)
     kept = (tmp_path / "copy.duckdb").read_bytes() + store.read_bytes()
     for text in (admin, planner["token"], made["token"]):
         assert text.split("_")[2].encode() not in kept, "no secret is on disk"
@@ -80,11 +88,11 @@ def test_tokens_from_the_command_line_to_their_end(start_server: Start, tmp_path
         assert [(3,)] == copy.execute("SELECT count(*) FROM tokens WHERE known_until IS NULL").fetchall()
 
 
-def test_tokens_as_text_tell_how_they_end_and_until_when(tmp_path: Path) -> None:
+def test_tokens_as_text_tell_how_they_end_and_until_when(phasecast: Command, tmp_path: Path) -> None:
     store = tmp_path / "s.duckdb"
     text = phasecast("token", "add", "planner", "--scope", "query", "--scope", "ingest", "--expires-days", 2, "--store", store)
     line = phasecast("token", "list", "--store", store)
-    [row] = listed(store)
+    [row] = listed(phasecast, store)
     assert line.startswith(f"{row['token_id']} ...{text.strip()[-4:]} planner: ingest, query; made 20")
     assert "in force until 20" in line
     assert row["expires_ns"] - row["created_ns"] == 2 * 86_400 * 10**9
@@ -93,13 +101,13 @@ def test_tokens_as_text_tell_how_they_end_and_until_when(tmp_path: Path) -> None
     assert "token_id: nobody" in phasecast("token", "revoke", "nobody", "--store", store, code=1)
 
 
-def test_a_store_that_is_not_there_has_no_tokens_and_is_not_made(tmp_path: Path) -> None:
+def test_a_store_that_is_not_there_has_no_tokens_and_is_not_made(phasecast: Command, tmp_path: Path) -> None:
     for command in (("list",), ("revoke", "1a2b3c4d")):
         assert "no such file" in phasecast("token", *command, "--store", tmp_path / "s.duckdb", code=1)
     assert [] == list(tmp_path.iterdir())
 
 
-def test_what_was_recorded_waits_for_a_token_that_is_good_for_it(start_server: Start, tmp_path: Path) -> None:
+def test_what_was_recorded_waits_for_a_token_that_is_good_for_it(start_server: Start, phasecast: Command, tmp_path: Path) -> None:
     store = tmp_path / "s.duckdb"
     query, ingest = (phasecast("token", "add", "n", "--scope", scope, "--store", store).strip() for scope in ("query", "ingest"))
     served, recorder = start_server(store, "--require-token"), Recorder(tmp_path / "spool")
@@ -113,7 +121,7 @@ def test_what_was_recorded_waits_for_a_token_that_is_good_for_it(start_server: S
         assert (0, taken) == (shipper.refused, shipper.sent > 0), "nothing is given up for want of a token"
 
 
-def test_secrets_do_not_reach_the_log(start_server: Start, tmp_path: Path) -> None:
+def test_secrets_do_not_reach_the_log(start_server: Start, phasecast: Command, tmp_path: Path) -> None:
     store = tmp_path / "s.duckdb"
     text = phasecast("token", "add", "planner", "--scope", "query", "--store", store).strip()
     command = [sys.executable, "-m", "service.cli.main", "serve", "--store", str(store), "--port", "0", "--log-format", "json"]
