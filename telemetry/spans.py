@@ -65,6 +65,11 @@ class Record:
         return found
 
     @cached_property
+    def firsts(self) -> dict[EventKind, Event]:
+        """The mark that counts of each kind."""
+        return {kind: mark for kind, events in self.kinds.items() if (mark := _first_mark(events)) is not None}
+
+    @cached_property
     def transfers(self) -> list[Span]:
         """One span per stage index that was reported."""
         return _stage_spans(PHASES["transfer"], self)
@@ -90,7 +95,10 @@ class Record:
 
     def first(self, *kinds: EventKind) -> Event | None:
         """First mark of the first kind present; see `_first_mark`."""
-        return _first_mark(next((self.kinds[kind] for kind in kinds if kind in self.kinds), ()))
+        for kind in kinds:
+            if kind in self.firsts:
+                return self.firsts[kind]
+        return None
 
     def before(self, one: Event, other: Event) -> bool:
         """Whether `one` comes strictly before `other`."""
@@ -126,11 +134,11 @@ def _cancelled(request: Event | None, confirmed: Event | None) -> Stop:
 
 def spans_of(phase: Phase, record: Record) -> list[Span]:
     """The segments of a phase. All but queue and transfer have exactly one, which may lack both boundaries."""
-    end = record.first(*phase.ends)
     if phase.name == "queue":
         return _queue_spans(phase, record)
     if phase.repeats:
         return record.transfers
+    end = record.first(*phase.ends)
     if phase.name == "warmup":
         return [Span(phase, 0, _warmup_start(record, end), end)]
     if phase.name == "owner_wait":

@@ -103,7 +103,8 @@ async def post_traces(request: Request) -> Response:
     # On a thread of its own: thousands of spans take longer than a question may wait.
     done, refused = await run_in_threadpool(_read, raw, media_type)
     try:
-        conflicts = await _commit(at, done) if done else {}
+        with at.lineup.intake:
+            conflicts = await _commit(at, done) if done else {}
     except (Busy, DiskFull) as error:
         # An exporter drops what is answered by 507, and sends again what is answered by 503.
         answer = problem(503, "busy" if isinstance(error, Busy) else "disk-full", error.field, error.got, error.fix)
