@@ -18,6 +18,7 @@ from fastapi import FastAPI
 
 from service.http import problems
 from service.http.front import Front
+from service.http.heads import BoundedHeads
 from service.http.metrics import Metrics
 from service.http.routes import answers, events, health, hosts, overview, page, plans, reports, tokens, traces
 from service.http.running import Running
@@ -96,6 +97,8 @@ def serve(settings: Settings, told: Callable[[str], None]) -> None:
             told(url)
             config = uvicorn.Config(
                 create_app(settings, store),
+                http=BoundedHeads,
+                ws="none",
                 log_config=None,
                 log_level="warning",
                 access_log=False,

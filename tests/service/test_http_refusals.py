@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import collections
 import json
+import socket
 from collections.abc import Iterator
+from http.client import HTTPResponse
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +15,7 @@ import psutil
 import pytest
 
 from service.http import problems
+from service.http.heads import MOST_HEAD_BYTES
 from service.settings import Settings
 from telemetry import errors
 from tests.service.living import Served
@@ -168,6 +172,41 @@ def test_a_million_plans_are_refused_with_bounded_memory(
     told = refused(asked.post(path, content=body), 413 if len(body) > LIMITS.body_limit_bytes else 422)
     assert told["field"] in {field, "body"}
     assert server.memory_info().rss - before_bytes < 200 * MIB
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        [b"GET /", *[b"a" * MIB] * 64],
+        [b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Long: ", *[b"a" * MIB] * 64],
+        [b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n", *[b"x-many: 1\r\n" * 100_000] * 64],
+    ],
+    ids=["target", "header", "headers"],
+)
+def test_a_head_without_end_is_refused_with_bounded_memory(served: Served, asked: httpx.Client, head: list[bytes]) -> None:  # H08
+    server, address = psutil.Process(served.process.pid), ("127.0.0.1", int(served.url.rpartition(":")[2]))
+    before_bytes = server.memory_info().rss
+    with socket.create_connection(address, timeout=20) as raw, pytest.raises(ConnectionError):  # it hangs up before the end
+        collections.deque(map(raw.sendall, head), maxlen=0)
+    assert server.memory_info().rss - before_bytes < 16 * MIB
+    assert 200 == asked.get("/healthz").status_code
+
+
+def test_a_head_past_the_limit_is_told_so(served: Served) -> None:
+    with socket.create_connection(("127.0.0.1", int(served.url.rpartition(":")[2])), timeout=20) as raw:
+        raw.sendall(b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Long: " + b"a" * 100_000)
+        answer = HTTPResponse(raw)
+        answer.begin()
+        told = json.loads(answer.read())
+        assert b"" == raw.recv(1), "and hangs up"
+    assert (431, "headers", 431) == (answer.status, told["field"], told["status"])
+    assert str(MOST_HEAD_BYTES) in told["fix"]
+
+
+def test_a_head_within_the_limit_is_read(asked: httpx.Client) -> None:
+    headers = {f"x-{n}": "a" * 1000 for n in range(60)}
+    assert 200 == asked.get("/healthz", headers=headers).status_code
+    assert 200 == asked.post("/v1/events", json={}, headers=headers).status_code
 
 
 def test_a_million_wrong_fields_are_not_told_one_by_one(asked: httpx.Client) -> None:
