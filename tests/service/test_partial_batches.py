@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import httpx
@@ -9,8 +10,10 @@ import pytest
 
 from predictors.contexts import Context
 from predictors.synthetic import runs
+from service.client.aio import async_http_client
 from service.plan_schemas import ChancesOut, LatestStartsOut, Unanswered
 from service.schemas import AnswersOut
+from tests.service.living import Served
 
 SEEN = next(run for run in runs(80, seed=7) if run.attempt.host == "north" and run.events[-1].kind == "resource_released")
 KNOWN = Context.of(SEEN.attempt.model_dump()).known()
@@ -90,3 +93,18 @@ def test_a_latest_start_that_cannot_be_answered_holds_its_problem(http: httpx.Cl
     assert not isinstance(answered, Unanswered)
     assert [("a", 409), ("c", 404)] == [(one.id, one.problem.status) for one in (unknown, nobody)]
     assert "b" == answered.question_id
+
+
+def test_others_are_answered_while_ten_thousand_plans_are_read(answering: Served) -> None:  # H05
+    async def within() -> tuple[int, int]:
+        async with async_http_client(answering.url, timeout_s=60) as http:
+            plans = [plan(f"p{i}", "polishing") for i in range(10_000)]  # nothing is computed: reading them is all there is
+            asking = asyncio.create_task(http.post("/v1/chance", json={"plans": plans}))
+            alive = 0
+            while not asking.done():
+                alive += (await http.get("/healthz")).status_code == 200
+            return (await asking).status_code, alive
+
+    status, alive = asyncio.run(within())
+    assert 409 == status
+    assert alive > 20

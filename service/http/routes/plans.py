@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any, TypeVar
 
 import orjson
@@ -62,6 +63,10 @@ LATEST_START_EXAMPLE: dict[str, Any] = {
 SCENARIOS_EXAMPLE: dict[str, Any] = {"attempts": [{"attempt": "a-2", "context": _CONTEXT}], "n_scenarios": 4, "seed": 7}
 P = TypeVar("P", PlanIn, LatestStartIn)
 Q = TypeVar("Q", ChanceQuestion, LatestStartQuestion)
+B = TypeVar("B", ChanceRequest, LatestStartRequest, ScenariosRequest)
+LARGE_BYTES = 64 * 2**10
+GIVE_WAY_AFTER = 100
+"""Questions after which other callers get their turn."""
 IN_A_THREAD_FROM = 8
 """Questions from which the arithmetic would keep other callers waiting: it then runs beside the event loop."""
 
@@ -73,8 +78,8 @@ async def post_chance(request: Request) -> Response:
     A plan that can't be answered holds its problem in its place, and keeps no other plan's answer back.
     """
     at = running(request)
-    asked = ChanceRequest.model_validate_json(await body_of(request, at.settings.body_limit_bytes))
-    found = [_found(at, _chance, plan) for plan in asked.plans]
+    asked = await _read(ChanceRequest, await body_of(request, at.settings.body_limit_bytes))
+    found = [one async for one in _each_found(at, _chance, asked.plans)]
     questions = [one for one in found if isinstance(one, ChanceQuestion)]
     occasion = _occasion(at, "chance", len(questions), asked.seed, asked.cvar_level)
     answers = await _asked(ask_chances, at, questions, occasion) if questions else []
@@ -89,8 +94,8 @@ async def post_latest_start(request: Request) -> Response:
     A question that can't be answered holds its problem in its place, and keeps no other answer back.
     """
     at = running(request)
-    asked = LatestStartRequest.model_validate_json(await body_of(request, at.settings.body_limit_bytes))
-    found = [_found(at, _latest_start, question) for question in asked.questions]
+    asked = await _read(LatestStartRequest, await body_of(request, at.settings.body_limit_bytes))
+    found = [one async for one in _each_found(at, _latest_start, asked.questions)]
     questions = [one for one in found if isinstance(one, LatestStartQuestion)]
     occasion = _occasion(at, "latest_start", len(questions), asked.seed)
     answers = await _asked(ask_latest_starts, at, questions, occasion) if questions else []
@@ -102,7 +107,7 @@ async def post_latest_start(request: Request) -> Response:
 async def post_scenarios(request: Request) -> Response:
     """Draw setup and service of attempts together; the same seed and ids give the same draws, whatever else is asked."""
     at = running(request)
-    asked = ScenariosRequest.model_validate_json(await body_of(request, at.settings.body_limit_bytes))
+    asked = await _read(ScenariosRequest, await body_of(request, at.settings.body_limit_bytes))
     drawn = await run_in_threadpool(ask_scenarios, at.lineup.serving, asked)
     at.metrics.answered("scenarios", [drawn["status"]])
     return Response(orjson.dumps(drawn), media_type="application/json")
@@ -123,6 +128,21 @@ async def _asked(
     if len(questions) < IN_A_THREAD_FROM:
         return ask(at.lineup.serving, questions, occasion)
     return await run_in_threadpool(ask, at.lineup.serving, questions, occasion)
+
+
+async def _read(kind: type[B], raw: bytes) -> B:
+    """A body as its model; a large one is read beside the event loop, so that others are answered meanwhile."""
+    if len(raw) < LARGE_BYTES:
+        return kind.model_validate_json(raw)
+    return await run_in_threadpool(kind.model_validate_json, raw)
+
+
+async def _each_found(at: Running, read: Callable[[Running, P], Q], asked: Sequence[P]) -> AsyncIterator[Q | PhasecastError]:
+    """Questions with their contexts resolved, or why not; here, where running attempts are kept, and giving way now and then."""
+    for i, one in enumerate(asked, 1):
+        yield _found(at, read, one)
+        if i % GIVE_WAY_AFTER == 0:
+            await asyncio.sleep(0)
 
 
 def _found(at: Running, read: Callable[[Running, P], Q], asked: P) -> Q | PhasecastError:
