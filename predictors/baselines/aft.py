@@ -35,16 +35,21 @@ class Design:
     place: tuple[Mapping[str, int], ...]
     numbers: NumberScaling
 
+    @property
+    def n_columns(self) -> int:
+        """Number of columns."""
+        return sum(len(places) for places in self.place) + 2 * len(self.numbers.mean)
+
     def row(self, pair: Pair) -> Array:
         """The columns of a pair, shape (n_columns,); values that are not among the frequent ones have no column."""
-        width = sum(len(places) for places in self.place)
-        hot = np.zeros(width)
+        columns = np.zeros(self.n_columns)
         start = 0
         for places, word in zip(self.place, words_of(pair), strict=True):
             if word in places:
-                hot[start + places[word]] = 1.0
+                columns[start + places[word]] = 1.0
             start += len(places)
-        return np.concatenate([hot, self.numbers.features(pair[0])])
+        columns[start:] = self.numbers.features(pair[0])
+        return columns
 
 
 @dataclass(frozen=True)
@@ -110,6 +115,6 @@ def fit(frame: Frame, commit: int) -> Alone:
     """The model as of `commit`."""
     rows = rows_of(frame)
     design = _design(rows)
-    x = np.array([design.row(pair) for pair in rows.pairs]).reshape(len(rows.pairs), -1)[rows.pair]
+    x = np.array([design.row(pair) for pair in rows.pairs]).reshape(-1, design.n_columns)[rows.pair]
     weight, intercept, sigma = _regressed(x, rows) if len(rows.z) else (np.zeros(x.shape[1]), 0.0, 1.0)
     return alone(LogNormalAft(design, weight, intercept, sigma, rows.scales), frame, commit)

@@ -1,8 +1,9 @@
-"""scikit-learn's histogram gradient boosting of seven quantiles of log time.
+"""scikit-learn's histogram gradient boosting of seven quantiles of log time, as they lie about the mean of rows like it.
 
-Categories are encoded by the mean of what was known of the same value before each row, so that no row sees its own outcome and
-a value never seen is no novelty to the trees. Fitted in memory on at most designs.MOST_ROWS completed rows; levels that cross are
-put in order. One thread: a machine that works has no use for threads that spin.
+Categories, and nodes of the context's path, are encoded by the mean of what was known of the same value before each row: no row
+sees its own outcome, and a value never seen is no novelty to the trees. Means shrunk down the path are what trees correct, so
+that few leaves suffice for times of any spread. Fitted in memory on at most designs.MOST_ROWS completed rows; levels that cross
+are put in order. One thread: a machine that works has no use for threads that spin.
 """
 
 from __future__ import annotations
@@ -16,15 +17,17 @@ from typing import Any
 import numpy as np
 
 from predictors.baselines.alone import Alone, Pair, alone
-from predictors.baselines.designs import WORDS, Rows, Scale, numbers_of, rows_of, words_of
+from predictors.baselines.designs import ROUND, WORDS, Rows, Scale, numbers_of, rows_of, words_of
 from predictors.baselines.quantile_curves import Knots, from_levels, on_grid
+from predictors.contexts import LEVELS as LEVELS_OF_PATH
+from predictors.contexts import NUMBERS
 from predictors.distribution import Array
 from predictors.effects import Ints
 from predictors.frames import Frame
 
 LEVELS: Array = np.array([0.01, 0.1, 0.25, 0.5, 0.75, 0.9, 0.99])
-PSEUDO = 5.0
-"""Rows that the phase's mean, which is 0, weighs in the code of a value."""
+PSEUDO = 1.0
+"""Rows that the phase's mean, which is 0, weighs in the code of a value, and a parent's in that of its child on the path."""
 TREES = 100
 LEARNING_RATE = 0.1
 LEAVES = 31
@@ -34,37 +37,36 @@ SEED = 20_261_129
 
 @dataclass(frozen=True)
 class Codes:
-    """Sum of standardised log time and count of rows by value, for each name in WORDS, then the exact configuration."""
+    """Sum of standardised log time and count of rows by value: for each name in WORDS, then for each level of the path."""
 
     sums: tuple[Mapping[str, tuple[float, int]], ...]
 
-    def features(self, pairs: Sequence[Pair]) -> Array:
-        """Codes, logs of counts and numbers of pairs, shape (n_pairs, n_features), as far as all rows say."""
+    def features(self, pairs: Sequence[Pair]) -> tuple[Array, Array]:
+        """Features (n_pairs, n_features) and the mean (n_pairs,) of rows like each pair, as far as all rows say."""
         known = [[sums.get(value, (0.0, 0)) for sums, value in zip(self.sums, _values(pair), strict=True)] for pair in pairs]
-        found = np.array(known, dtype=np.float64).reshape(len(pairs), -1, 2)
-        return np.concatenate([_code(found[..., 0], found[..., 1]), np.log1p(found[..., 1]), _numbers(pairs)], axis=1)
+        found = np.array(known, dtype=np.float64).reshape(len(pairs), len(self.sums), 2)
+        return _features(found[..., 0], found[..., 1], pairs)
 
 
 def _values(pair: Pair) -> list[str]:
-    """Values that are encoded: each within its phase, then the exact configuration."""
-    phase = pair[1]
-    return [*(f"{phase}/{word}" for word in words_of(pair)), pair[0].path(phase)[-1]]
+    """Values that are encoded: words within their phase, then nodes of the path."""
+    context, phase = pair
+    return [*(f"{phase}/{word}" for word in words_of(pair)), *context.path(phase)]
 
 
-def _code(total: Array, n: Array) -> Array:
-    """The mean shrunk to that of the phase."""
-    return np.asarray(total / (n + PSEUDO))
+def _features(total: Array, n: Array, pairs: Sequence[Pair]) -> tuple[Array, Array]:
+    """Features and means of rows like each pair, from sums and counts (n_pairs, n_values)."""
+    mean = np.zeros(len(pairs))
+    for level in range(len(WORDS), total.shape[1]):
+        mean = (total[:, level] + PSEUDO * mean) / (n[:, level] + PSEUDO)
+    known = np.array([numbers_of(context) for context, _ in pairs]).reshape(len(pairs), len(NUMBERS))
+    numbers = np.where(np.isnan(known), -1.0, known)
+    return np.column_stack([total / (n + PSEUDO), np.log1p(n), numbers, mean]), mean
 
 
-def _numbers(pairs: Sequence[Pair]) -> Array:
-    """Logs of numbers, which are 0 or more, and -1 where one is unknown."""
-    known = np.array([numbers_of(context) for context, _ in pairs]).reshape(len(pairs), -1)
-    return np.where(np.isnan(known), -1.0, known)
-
-
-def encoded(rows: Rows) -> tuple[Codes, Array]:
-    """The codes after all rows, and features (n_rows, n_features) of each as they were before it."""
-    values = np.array([_values(pair) for pair in rows.pairs], dtype=object).reshape(-1, len(WORDS) + 1)
+def encoded(rows: Rows) -> tuple[Codes, Array, Array]:
+    """The codes after all rows, and features (n_rows, n_features) and mean (n_rows,) of each as they were before it."""
+    values = np.array([_values(pair) for pair in rows.pairs], dtype=object).reshape(-1, len(WORDS) + len(LEVELS_OF_PATH))
     sums, before = [], []
     for column in values.T:
         names, code = np.unique(column.astype(np.str_), return_inverse=True)
@@ -72,9 +74,8 @@ def encoded(rows: Rows) -> tuple[Codes, Array]:
         total, n = np.bincount(group, rows.z, len(names)), np.bincount(group, minlength=len(names))
         sums.append({str(name): (float(s), int(k)) for name, s, k in zip(names, total, n, strict=True)})
         before.append(_before(group, rows.z))
-    earlier = [_code(total, n) for total, n in before]
-    seen = [np.log1p(n) for _, n in before]
-    return Codes(tuple(sums)), np.column_stack([*earlier, *seen, _numbers(rows.pairs)[rows.pair]])
+    earlier, seen = (np.column_stack(columns) for columns in zip(*before, strict=True))
+    return Codes(tuple(sums)), *_features(earlier, seen, [rows.pairs[i] for i in rows.pair.tolist()])
 
 
 def _before(group: Ints, z: Array) -> tuple[Array, Array]:
@@ -124,7 +125,10 @@ def grown(features: Array, z: Array) -> tuple[Any, ...]:
 
 @dataclass(frozen=True)
 class BoostedQuantiles:
-    """Regressors of standardised log time at LEVELS. `shift` (n_levels,) is added to each; `kept` are the levels answered by."""
+    """Regressors of standardised log time at LEVELS, about the mean of rows like it.
+
+    `shift` (n_levels,) is added to each; `kept` are the levels answered by.
+    """
 
     codes: Codes
     regressors: tuple[Any, ...]
@@ -134,17 +138,19 @@ class BoostedQuantiles:
 
     def knots(self, pairs: Sequence[Pair]) -> list[Knots]:
         """Law of durations above zero of each pair."""
-        z = self.z_quantiles(self.codes.features(pairs)) + self.shift
+        z = self.z_quantiles(pairs) + self.shift
         made = []
         for row, (_, phase) in zip(z[:, self.kept], pairs, strict=True):
             scale = self.scales[phase]
             made.append(on_grid(scale.centre + scale.sd * from_levels(row, LEVELS[self.kept])))
         return made
 
-    def z_quantiles(self, features: Array) -> Array:
-        """What the regressors say of features (n, n_features), shape (n, n_levels)."""
+    def z_quantiles(self, pairs: Sequence[Pair]) -> Array:
+        """What the regressors say of pairs, put in order, shape (n_pairs, n_levels)."""
+        features, mean = self.codes.features(pairs)
         with one_thread():
-            return np.column_stack([regressor.predict(features) for regressor in self.regressors])
+            found = np.column_stack([regressor.predict(features) for regressor in self.regressors])
+        return np.sort(found, axis=1) + mean[:, None]
 
 
 def fit(frame: Frame, commit: int) -> Alone:
@@ -155,6 +161,6 @@ def fit(frame: Frame, commit: int) -> Alone:
 
 def boosted(rows: Rows) -> BoostedQuantiles:
     """Regressors fitted on completed rows."""
-    codes, features = encoded(rows)
-    regressors = grown(features, rows.z) if len(rows.z) else ()
+    codes, features, mean = encoded(rows)
+    regressors = grown(features, np.round(rows.z - mean, ROUND)) if len(rows.z) else ()
     return BoostedQuantiles(codes, regressors, rows.scales, np.zeros(len(LEVELS)), np.arange(len(LEVELS)))

@@ -7,46 +7,61 @@ are left to conformalise stand aside, and the rest of the law is interpolated in
 
 from __future__ import annotations
 
-import warnings
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from predictors.baselines.alone import Alone, alone
-from predictors.baselines.boosted_quantiles import LEVELS, BoostedQuantiles, boosted, one_thread
-from predictors.baselines.designs import Rows, rows_of
+from predictors.baselines.boosted_quantiles import LEVELS, BoostedQuantiles, boosted
+from predictors.baselines.designs import ROUND, Rows, rows_of
 from predictors.distribution import Array
 from predictors.frames import Frame
 
 CONFORMAL_SHARE = 0.3
 MIDDLE = len(LEVELS) // 2
+FAR: Array = np.array([[-1e3, 0.0, 1e3]])
+"""Bounds and median of z so far apart that they can't come to cross: where they do, MAPIE sets up logging for the process."""
+
+
+@dataclass(frozen=True)
+class Column:
+    """A fitted estimator as MAPIE wants one: it answers with one of its features, which are bounds and median in order."""
+
+    place: int
+    n_features_in_: int = 3
+
+    def fit(self, x: Array, z: Array) -> Column:  # noqa: ARG002
+        """Nothing to do."""
+        return self
+
+    def predict(self, x: Array) -> Array:
+        """The feature, shape (n,) of x (n, 3)."""
+        return np.asarray(x[:, self.place])
+
+
+def moved(low: Array, middle: Array, high: Array, z: Array, confidence: float) -> Array:
+    """By how much MAPIE moves a lower and an upper bound of z, shape (2,), that were told before z was known; all (n,)."""
+    from mapie.regression import ConformalizedQuantileRegressor
+
+    columns = [Column(0), Column(2), Column(1)]
+    regressor = ConformalizedQuantileRegressor(columns, confidence_level=confidence, prefit=True)
+    _, interval = regressor.conformalize(np.column_stack([low, middle, high]), z).predict_interval(FAR)
+    return np.asarray(np.round(interval[0, :, 0] - FAR[0, [0, 2]], ROUND))
 
 
 def conformalised(base: BoostedQuantiles, rows: Rows) -> BoostedQuantiles:
     """Base with its bounds conformalised on completed rows that it was not fitted on; the median stays as it is."""
-    features = base.codes.features(rows.pairs)[rows.pair]
     shift, kept = np.zeros(len(LEVELS)), [MIDDLE]
-    for low in range(MIDDLE):
+    enough = [low for low in range(MIDDLE) if len(rows.z) * LEVELS[low] >= 1.0 + LEVELS[low]]
+    if not enough:
+        return base
+    q = base.z_quantiles(rows.pairs)[rows.pair]
+    for low in enough:
         high = len(LEVELS) - 1 - low
-        if len(rows.z) * LEVELS[low] >= 1.0 + LEVELS[low]:
-            shift[low], shift[high] = _moved(base, (low, high), features, rows.z)
-            kept += [low, high]
-    return base if len(kept) == 1 else replace(base, shift=shift, kept=np.sort(kept))
-
-
-def _moved(base: BoostedQuantiles, bounds: tuple[int, int], features: Array, z: Array) -> Array:
-    """By how much MAPIE moves a lower and an upper bound, shape (2,), once it has seen z (n,) of features (n, n_features)."""
-    from mapie.regression import ConformalizedQuantileRegressor
-
-    low, high = bounds
-    confidence = float(LEVELS[high] - LEVELS[low])
-    fitted = [base.regressors[i] for i in (low, high, MIDDLE)]
-    with one_thread(), warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # crossing bounds: put in order once all levels are known
-        regressor = ConformalizedQuantileRegressor(fitted, confidence_level=confidence, prefit=True)
-        _, interval = regressor.conformalize(features, z).predict_interval(features[:1])
-        plain = [regressor.predict(features[:1])[0] for regressor in fitted[:2]]
-    return np.asarray(interval[0, :, 0] - plain)
+        confidence = float(LEVELS[high] - LEVELS[low])
+        shift[[low, high]] = moved(q[:, low], q[:, MIDDLE], q[:, high], rows.z, confidence)
+        kept += [low, high]
+    return replace(base, shift=shift, kept=np.sort(kept))
 
 
 def fit(frame: Frame, commit: int) -> Alone:

@@ -1,8 +1,8 @@
 """A small torch network: embeddings of what was known before the start, and hazards on bins of log time at its end.
 
 Every value of a category has a vector; while it learns, values are replaced by "unknown" at random, so that the vector of unknown
-ones, which answers for values never seen, is trained as well. Two hidden layers lead to one hazard per bin of standardised log time.
-Completed rows count by S(before their bin) h(bin), censored ones by S up to where they left, late ones from their entry on.
+ones, which answers for values never seen, is trained as well. Two hidden layers lead to one hazard per bin of standardised log
+time. Completed rows count by S(before their bin) h(bin), censored ones by S up to where they left, late ones from their entry on.
 
 Learns from at most designs.MOST_ROWS rows in at most STEPS steps, EPOCHS passes if they are few, on one thread, with draws of its
 own. Answers are read off NumPy arrays: torch is needed to fit alone.
@@ -37,6 +37,7 @@ DECAY = 1e-3
 SEED = 20_261_129
 SHARES: Array = np.concatenate([[0.005, 0.02], np.arange(1, 32) / 32.0, [0.98, 0.99, 0.995, 1.0]])
 LEAST_HAZARD = 1e-9
+BEFORE = 1e-3
 EMBEDDINGS = len(WORDS)
 """Weights are listed as one table per name in WORDS, then matrix and bias of each of three layers."""
 
@@ -82,7 +83,7 @@ def coded(values: Sequence[Mapping[str, int]], pair: Pair) -> list[int]:
 def exposures(z: Array, edges: Array) -> Array:
     """Share of each bin that lies below z, shape (n_rows, n_bins); the first bin is one unit of z long."""
     start = np.concatenate([edges[:1] - 1.0, edges[:-1]])
-    return np.clip((z[:, None] - start) / (edges - start), 0.0, 1.0)
+    return np.asarray(np.clip((z[:, None] - start) / (edges - start), 0.0, 1.0))
 
 
 def counts(rows: Rows, edges: Array) -> tuple[Array, Array]:
@@ -99,8 +100,8 @@ def counts(rows: Rows, edges: Array) -> tuple[Array, Array]:
 
 
 def _edges(z: Array) -> Array:
-    """Ends of bins: quantiles of completed rows, apart from each other."""
-    found = np.quantile(z, SHARES)
+    """Ends of bins: quantiles of completed rows, apart from each other, and one just before the first of them."""
+    found = np.append(z.min() - BEFORE, np.quantile(z, SHARES))
     return np.asarray(found[np.append(True, np.diff(found) > 1e-6)])
 
 
@@ -125,7 +126,7 @@ def _logits(torch: Any, weights: Sequence[Any], codes: Any, numbers: Any) -> Any
 
 def _trained(
     torch: Any, start: list[Array], codes: Ints, numbers: Array, outcome: tuple[Array, Array], pair: Ints
-) -> list[Array]:
+) -> tuple[Array, ...]:
     """Weights after descent on the log likelihood; `codes` and `numbers` are of pairs, `outcome` and `pair` of rows."""
     rng = np.random.default_rng(SEED)
     weights = [torch.tensor(w, dtype=torch.float32, requires_grad=True) for w in start]
@@ -146,7 +147,7 @@ def _trained(
         loss.backward()
         descent.step()
         slowing.step()
-    return [w.detach().numpy().astype(np.float64) for w in weights]
+    return tuple(w.detach().numpy().astype(np.float64) for w in weights)
 
 
 def fit(frame: Frame, commit: int) -> Alone:
@@ -177,6 +178,6 @@ def _network(torch: Any, rows: Rows) -> Network:
     start = _start(np.random.default_rng(SEED), [len(known) for known in values], 2 * len(NUMBERS), np.log(d / n))
     codes = np.array([coded(values, pair) for pair in rows.pairs], dtype=np.int64).reshape(-1, EMBEDDINGS)
     numbers = np.array([scaling.features(context) for context, _ in rows.pairs]).reshape(-1, 2 * len(NUMBERS))
-    weights = _trained(torch, start, codes, numbers, (events, survived), rows.pair) if len(z) else start
+    weights = _trained(torch, start, codes, numbers, (events, survived), rows.pair) if len(z) else tuple(start)
     slope = float(np.clip(tails.hill_rate(z), 0.02, 50.0))
-    return Network(values, scaling, tuple(weights), edges, slope, rows.scales)
+    return Network(values, scaling, weights, edges, slope, rows.scales)

@@ -30,7 +30,7 @@ def _late(module: str) -> Fit:
 
 
 ABOUT = {
-    "median_of_nine": "median of the configuration's last nine durations, spread by the phase's recent ratios to it; learns online",
+    "median_of_nine": "median of the configuration's last nine durations, spread by the phase's recent ratios; learns online",
     "moving_average": "exponential moving average (1/8) of the configuration's log durations, spread likewise; learns online",
     "configuration_ecdf": "empirical distribution of the configuration, else of its family, else of its phase; learns online",
     "kaplan_meier": "Kaplan-Meier curve of the phase, that of the family shrunk to it; censoring, late entry; learns online",
