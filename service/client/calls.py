@@ -59,13 +59,16 @@ def predict(
     phases: Sequence[str],
     levels: Sequence[float] | None = None,
     attempt_ids: Sequence[str] | None = None,
+    horizon_s: float | None = None,
 ) -> Call:
-    """Ask how long each phase of each context will take."""
+    """Ask how long each phase of each context will take, and with a horizon how it ends by then."""
     body: dict[str, Any] = {"contexts": list(contexts), "phases": list(phases)}
     if levels is not None:
         body["levels"] = list(levels)
     if attempt_ids is not None:
         body["attempt_ids"] = list(attempt_ids)
+    if horizon_s is not None:
+        body["horizon_s"] = horizon_s
     return Call("POST", "/v1/predict", orjson.dumps(body))
 
 

@@ -47,13 +47,14 @@ class Client:
         phases: Sequence[str],
         levels: Sequence[float] | None = None,
         attempt_ids: Sequence[str] | None = None,
+        horizon_s: float | None = None,
     ) -> AnswersOut:
-        """Answer contexts x phases."""
+        """Answer contexts x phases; with a horizon also how each ends by then."""
         fallback = self._fallback
         if fallback is not None and (resting := fallback.resting()):
             return fallback.predict(contexts, phases, levels, attempt_ids, resting)
         try:
-            told = calls.answer(AnswersOut, *self._send(calls.predict(contexts, phases, levels, attempt_ids)))
+            told = calls.answer(AnswersOut, *self._send(calls.predict(contexts, phases, levels, attempt_ids, horizon_s)))
         except AWAY as error:
             if fallback is None:
                 raise

@@ -28,7 +28,7 @@ STAGE = {"name": "load", "kind": "setup", "context": KNOWN, "attempt": "b"}
 PLAN = {"deadline_s": 3.0, "stages": [STAGE]}
 QUESTION = {"load": STAGE, "need": {"samples_s": [6.0, 7.0]}}
 ASKED: dict[str, tuple[Any, ...]] = {
-    "predict": ([KNOWN], ["service"], [0.5, 0.9], ["a-1"]),
+    "predict": ([KNOWN], ["service"], [0.5, 0.9], ["a-1"], 1.0),
     "residual": ([{"context": KNOWN, "phase": "service", "elapsed_s": 0.1}], [0.5]),
     "chance": ([PLAN], 7, 0.9),
     "latest_start": ([QUESTION], 7),
@@ -84,7 +84,8 @@ def test_both_clients_get_the_same_answers_from_a_real_server(answering: Served)
     for name in ASKED.keys() - {"ready", "metrics", "overview", "ingest", "coverage"}:  # those tell how far it has come
         assert told(blocking[name]) == told(awaited[name]), name
     assert ["new", "repeat"] == [one["ingest"]["attempts"][0]["result"] for one in (blocking, awaited)]
-    assert 2 == len(blocking["predict"].answers[0].quantiles_s)
+    [answer] = blocking["predict"].answers
+    assert (2, 1.0) == (len(answer.quantiles_s), answer.causes.horizon_s)
 
 
 def test_refusals_of_a_real_server_are_raised_by_both(answering: Served) -> None:
