@@ -20,6 +20,7 @@ from service.http import problems
 from service.http.front import Front
 from service.http.heads import BoundedHeads
 from service.http.metrics import Metrics
+from service.http.openapi import tell_scopes
 from service.http.routes import answers, events, health, hosts, overview, page, plans, reports, tokens, traces
 from service.http.running import Running
 from service.lineup import Lineup
@@ -70,6 +71,7 @@ def create_app(settings: Settings, store: Store) -> FastAPI:
     problems.install(app)
     for part in (answers, plans, events, traces, health, hosts, overview, reports, tokens, page):
         app.include_router(part.router)
+    tell_scopes(app)
     return app
 
 

@@ -90,6 +90,18 @@ def test_every_call_has_a_scope(method: str, path: str, scope: str) -> None:
     assert Scope(scope) == scope_of(method, path)
 
 
+def test_the_description_tells_the_scope_of_every_call(store: Store) -> None:
+    described = calling(store)("GET", "/openapi.json").json()
+    told = {
+        (method.upper(), path): call["security"] for path, ways in described["paths"].items() for method, call in ways.items()
+    }
+    assert [] == told.pop(("GET", "/healthz"))
+    assert [{}, {"token": ["ingest"]}] == told["POST", "/v1/events"]
+    assert [{}, {"token": ["admin"]}] == told["DELETE", "/v1/tokens/{token_id}"]
+    assert all(one[1]["token"] == [scope_of(*call)] for call, one in told.items())
+    assert "bearer" == described["components"]["securitySchemes"]["token"]["scheme"]
+
+
 def test_without_a_token_everything_but_healthz_is_401(store: Store) -> None:
     call = calling(store, host="0.0.0.0")
     assert 200 == call("GET", "/healthz", peer="10.0.0.9").status_code
