@@ -6,6 +6,11 @@ PhasecastError
 ├── Conflict            the same id came twice with different content; the first is kept
 ├── TooLarge            a body, batch or nesting past its limit
 ├── NotGranted          a host may not be measured without permission
+│   ├── NoGrant         nobody permitted anything there
+│   ├── NotInForce      the grant is withdrawn, over, or not yet begun
+│   ├── OtherHost       the grant is for another host
+│   ├── ProbeNotNamed   the grant does not name what is to be run
+│   └── CeilingTooSmall it would take more time, threads, memory, disk or GPU than the grant allows
 ├── NoEvidence          nothing known to answer from; says what to ingest
 ├── Busy                the ingest queue is full; send again later
 ├── NotReached          the API did not answer; names the address
@@ -54,6 +59,26 @@ class TooLarge(PhasecastError):
 
 class NotGranted(PhasecastError):
     """A host may not be measured without permission."""
+
+
+class NoGrant(NotGranted):
+    """Nobody permitted anything on this host."""
+
+
+class NotInForce(NotGranted):
+    """The grant is withdrawn, over, or has not begun."""
+
+
+class OtherHost(NotGranted):
+    """The grant is for another host."""
+
+
+class ProbeNotNamed(NotGranted):
+    """The grant does not name what is to be run."""
+
+
+class CeilingTooSmall(NotGranted):
+    """What is to be run would take more than the grant allows."""
 
 
 class NoEvidence(PhasecastError):

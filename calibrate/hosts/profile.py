@@ -4,86 +4,142 @@ from __future__ import annotations
 
 import json
 import os
-import platform
 import socket
 import time
 import uuid
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from calibrate.hosts.run import ProbeRun, complaints, measure, probes
+from calibrate.hosts.catalogue import Probe, catalogue, first_probes, named
+from calibrate.hosts.condition import condition
+from calibrate.hosts.copyfit import fitted_copies
+from calibrate.hosts.grants import PROBES, holds, permits
+from calibrate.hosts.run import Care, ProbeRun, complaints, measure
+from calibrate.hosts.vitals import Rules
 from telemetry import samples
+from telemetry.errors import BadField, CeilingTooSmall
 from telemetry.tables import Grant, HostProfile
+
+UNASKED = Care(Rules(busy="measure"))
+"""Measures beside other work, marked contended, as the demo does: nobody waits for the host to fall idle."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What would run under a grant: probes in order, so many seconds each."""
+
+    grant: Grant
+    probes: tuple[Probe, ...]
+    seconds: float
+
+    @property
+    def run_s(self) -> float:
+        """Seconds of measuring in all; beginning processes comes on top."""
+        return self.seconds * len(self.probes)
+
+
+def planned(
+    grant: Grant,
+    folder: Path,
+    *,
+    seconds: float,
+    names: Sequence[str] | None = None,
+    threads: int | None = None,
+    peer: str | None = None,
+) -> Plan:
+    """The probes `names`, or all that the grant names, on up to `threads` threads; raises NotGranted if it doesn't cover them.
+
+    By default as many threads as this process may use, within the grant. Nothing is started.
+    """
+    if unknown := sorted(set(names or ()) - set(PROBES)):
+        raise BadField("probes", unknown[0], f"probes are {', '.join(PROBES)}")
+    if seconds <= 0:
+        raise BadField("seconds", seconds, "give each probe some time, such as 1.0")
+    holds(grant, host=socket.gethostname(), now_ns=time.time_ns())
+    usable = max(1, int(samples.processors(samples.read_cgroup()).effective))
+    wanted = threads if threads is not None else min(grant.max_threads, usable)
+    plan = Plan(grant, named(catalogue(wanted, folder, peer), names or grant.probes), seconds)
+    for probe in plan.probes:
+        permits(grant, probe.request(seconds), host=socket.gethostname(), now_ns=time.time_ns())
+    if not plan.probes:
+        raise BadField("probes", "none", f"grant {grant.grant_id} names none of {', '.join(PROBES)}")
+    if plan.run_s > grant.max_run_s:
+        raise CeilingTooSmall("max_run_s", plan.run_s, f"stay within {grant.max_run_s:g} s: fewer probes, or less time for each")
+    return plan
+
+
+def carried_out(
+    plan: Plan,
+    care: Care,
+    *,
+    on_probe: Callable[[str], None] = lambda _: None,
+    on_run: Callable[[ProbeRun], None] = lambda _: None,
+) -> list[ProbeRun]:
+    """Run the probes of a plan one after the other; what ends one of them from outside ends the rest.
+
+    `on_probe` is told each probe's name before it starts, `on_run` what became of it.
+    """
+    runs: list[ProbeRun] = []
+    ends_s = time.monotonic() + plan.grant.max_run_s
+    over = replace(care, withdrawn=lambda: care.withdrawn() or ("the run's time is over" if time.monotonic() > ends_s else None))
+    for probe in plan.probes:
+        on_probe(probe.name)
+        runs.append(measure(plan.grant, probe, plan.seconds, over))
+        on_run(runs[-1])
+        if runs[-1].attended.ended_by is not None:
+            break
+    return runs
+
+
+def profiled(plan: Plan, runs: Sequence[ProbeRun]) -> HostProfile:
+    """The profile that runs of a plan make; partial where a probe was stopped or failed, or never began."""
+    usable = samples.processors(samples.read_cgroup())
+    return HostProfile(
+        profile_id=str(uuid.uuid4()),
+        host=socket.gethostname(),
+        grant_id=plan.grant.grant_id,
+        measured_ns=time.time_ns(),
+        condition=json.dumps(condition() | {"not_measured": absences(runs)}, sort_keys=True),
+        rates=json.dumps(rates(runs, usable.effective), sort_keys=True),
+        partial=len(runs) < len(plan.probes) or not all(run.whole for run in runs),
+    )
 
 
 def profile(grant: Grant, folder: Path, *, seconds: float = 1.0, on_probe: Callable[[str], None] = lambda _: None) -> HostProfile:
-    """Run the first probes under the grant, about `seconds` each; files are written to `folder` and removed.
+    """Run the first probes under the grant, about `seconds` each, beside whatever else runs; no file stays in `folder`.
 
     `on_probe` is told each probe's name before it starts. A probe without a result leaves the profile partial.
     Raises NotGranted if the grant does not cover one of them.
     """
     usable = samples.processors(samples.read_cgroup())
-    planned = probes(min(grant.max_threads, max(1, int(usable.effective))), folder)
-    runs = []
-    for probe in planned:
-        on_probe(probe.name)
-        runs.append(measure(grant, probe, seconds))
-    measured = [run for run in runs if run is not None]
-    return HostProfile(
-        profile_id=str(uuid.uuid4()),
-        host=socket.gethostname(),
-        grant_id=grant.grant_id,
-        measured_ns=time.time_ns(),
-        condition=json.dumps(condition(), sort_keys=True),
-        rates=json.dumps(rates(measured, usable.effective), sort_keys=True),
-        partial=len(measured) < len(planned),
-    )
+    threads = min(grant.max_threads, max(1, int(usable.effective)), os.cpu_count() or 1)
+    plan = Plan(grant, first_probes(threads, folder), seconds)
+    return profiled(plan, carried_out(plan, UNASKED, on_probe=on_probe))
 
 
 def rates(runs: Sequence[ProbeRun], effective_cpus: float) -> dict[str, Any]:
-    """Each rate by name with unit: median, spread, counts, warm-ups apart, and what speaks against it."""
+    """Each rate by name with unit: median and its interval, spread, counts, warm-ups apart, and what speaks against it."""
     return {
-        run.rate_name: {
-            "median": run.median,
-            "spread": run.spread,
-            "samples": len(run.samples.rates),
-            "loops": run.samples.loops,
-            "warmups": list(run.samples.warmups),
-            "complaints": complaints(run, effective_cpus),
+        series.rate_name: {
+            "median": series.median,
+            "low": series.interval[0],
+            "high": series.interval[1],
+            "spread": series.spread,
+            "samples": len(series.values),
+            "loops": series.loops,
+            "warmups": list(series.warmups),
+            "backend": run.told.facts.get("backend"),
+            "device": run.device,
+            "contended": run.contended(effective_cpus) is not None,
+            "complaints": complaints(run, series, effective_cpus),
         }
         for run in runs
+        for series in (*run.series, *fitted_copies(run.series))
     }
 
 
-def condition() -> dict[str, Any]:
-    """What a rate depends on besides the hardware; a different condition is a different version of the profile.
-
-    Unknown values are null: a frequency of 0 or none at all says the same.
-    """
-    group = samples.read_cgroup()
-    usable = samples.processors(group)
-    return {
-        "processor": samples.processor_name(),
-        "processors": os.cpu_count(),
-        "affinity": usable.affinity,
-        "quota": usable.quota,
-        "effective_processors": usable.effective,
-        "memory_bytes": samples.memory_bytes(group),
-        "cgroup": group.version,
-        "governor": samples.governor(),
-        "frequency_hz": samples.frequency_hz(),
-        "kernel": platform.release(),
-        "python": platform.python_version(),
-        "numpy": np.__version__,
-        "blas": _blas(),
-    }
-
-
-def _blas() -> str | None:
-    """Library behind NumPy's matrix product with its version, where the build tells."""
-    told: Any = np.show_config(mode="dicts")
-    blas = (told or {}).get("Build Dependencies", {}).get("blas", {})
-    return f"{blas['name']} {blas.get('version', '')}".strip() if "name" in blas else None
+def absences(runs: Sequence[ProbeRun]) -> str | None:
+    """What could not be measured here, each with its reason; None if nothing."""
+    return "; ".join(f"{name}: {why}" for run in runs for name, why in run.told.absent.items()) or None

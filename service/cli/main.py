@@ -10,18 +10,41 @@ from pydantic import ValidationError
 
 from service.cli import answer, host, imports, keep, serve, token
 from service.cli.options import Failure
-from telemetry.errors import NoEvidence, NotReached, PhasecastError, StoreError, StoreHeld
+from telemetry.errors import (
+    CeilingTooSmall,
+    NoEvidence,
+    NoGrant,
+    NotInForce,
+    NotReached,
+    OtherHost,
+    PhasecastError,
+    ProbeNotNamed,
+    StoreError,
+    StoreHeld,
+)
 
 app = typer.Typer(
     name="phasecast",
     help="How long things will take, as probability distributions that stay true.",
     no_args_is_help=True,
     epilog="Exit codes: 0 done; 1 not possible as asked; 2 wrong use; 3 another process holds the store; "
-    "4 nothing known to answer from; 5 the API did not answer; 6 the store cannot serve.",
+    "4 nothing known to answer from; 5 the API did not answer; 6 the store cannot serve; "
+    "7 a measurement was stopped and is partial. Measuring refused: 10 no grant; 11 grant not in force; "
+    "12 grant for another host; 13 probe not named; 14 ceiling too small.",
     pretty_exceptions_enable=False,
     add_completion=False,
 )
-EXIT_CODES: dict[type[PhasecastError], int] = {StoreHeld: 3, NoEvidence: 4, NotReached: 5, StoreError: 6}
+EXIT_CODES: dict[type[PhasecastError], int] = {
+    StoreHeld: 3,
+    NoEvidence: 4,
+    NotReached: 5,
+    StoreError: 6,
+    NoGrant: 10,
+    NotInForce: 11,
+    OtherHost: 12,
+    ProbeNotNamed: 13,
+    CeilingTooSmall: 14,
+}
 """Exit codes beside 0 (done), 1 (any other error of ours) and 2 (wrong use)."""
 
 

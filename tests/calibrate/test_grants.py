@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from calibrate.hosts.grants import MIB, Request, demo_grant, describe, permits
-from telemetry.errors import NotGranted
+from calibrate.hosts.grants import MIB, Request, Terms, chosen, demo_grant, describe, give, in_force, permits
+from telemetry.errors import BadField, CeilingTooSmall, NoGrant, NotGranted, NotInForce, OtherHost, ProbeNotNamed
 from telemetry.tables import Grant
 
 NOW_NS = 1_700_000_000_000_000_000
@@ -77,6 +77,49 @@ def test_whatever_passes_is_inside_every_ceiling(
     except NotGranted:
         passed = False
     assert inside == passed
+
+
+@pytest.mark.parametrize(
+    ("kind", "told"),
+    [
+        (OtherHost, {"host": "gpu-8"}),
+        (NotInForce, {"now_ns": NOW_NS + 10**13}),
+        (ProbeNotNamed, {"asked": replace(ASKED, probe="network")}),
+        (CeilingTooSmall, {"asked": replace(ASKED, gpu_fraction=0.5)}),
+    ],
+)
+def test_each_refusal_is_an_error_of_its_own(kind: type[NotGranted], told: dict[str, Any]) -> None:
+    asked = told.pop("asked", ASKED)
+    with pytest.raises(kind):
+        permits(GRANT, asked, **({"host": "gpu-7", "now_ns": NOW_NS} | told))
+
+
+def test_without_a_grant_nothing_is_permitted() -> None:
+    with pytest.raises(NoGrant, match="gpu-7"):
+        chosen([], None, host="gpu-7", now_ns=NOW_NS)
+    with pytest.raises(NoGrant, match="gpu-8"):
+        chosen([GRANT], None, host="gpu-8", now_ns=NOW_NS)
+    with pytest.raises(NoGrant, match="another"):
+        chosen([GRANT], "another", host="gpu-7", now_ns=NOW_NS)
+
+
+def test_the_grant_in_force_that_lasts_longest_is_chosen_and_one_by_id_whatever_its_state() -> None:
+    terms = Terms(("matmul",), 3600.0, 60.0, 1, MIB, 0)
+    longer = give(terms, user="ada", host="gpu-7", now_ns=NOW_NS)
+    withdrawn = longer.model_copy(update={"grant_id": "w", "revoked_ns": NOW_NS, "expires_ns": longer.expires_ns + 1})
+    known = [withdrawn, longer, GRANT]
+    assert longer == chosen(known, None, host="gpu-7", now_ns=NOW_NS + 1)
+    assert GRANT == chosen(known, GRANT.grant_id, host="gpu-7", now_ns=NOW_NS + 1)
+    assert not in_force(withdrawn, NOW_NS)
+    assert withdrawn == chosen([withdrawn], None, host="gpu-7", now_ns=NOW_NS), "the refusal then says what became of it"
+
+
+@pytest.mark.parametrize(
+    ("probes", "valid_s"), [(("matmul", "everything"), 60.0), ((), 60.0), (("matmul",), 0.0), (("matmul",), 1e9)]
+)
+def test_a_grant_names_known_probes_for_a_window_that_ends(probes: tuple[str, ...], valid_s: float) -> None:
+    with pytest.raises(BadField):
+        give(Terms(probes, valid_s, 60.0, 1, MIB, 0), user="ada", host="gpu-7", now_ns=NOW_NS)
 
 
 def test_description_names_user_probes_limits_and_end() -> None:

@@ -1,171 +1,170 @@
-"""Probes: how samples are taken, when a result is not to be trusted, and the profile they make."""
+"""A plan within its grant, a run of it, and the profile it makes; refusals start nothing."""
 
 import json
-import os
+import resource
 import socket
+import subprocess
+import sys
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
 
-from calibrate.hosts import loops
-from calibrate.hosts.grants import demo_grant
-from calibrate.hosts.loops import Samples, sampled
-from calibrate.hosts.pagecache import evict, fill
-from calibrate.hosts.probes.storage import read_rates
-from calibrate.hosts.profile import condition, profile, rates
-from calibrate.hosts.run import Probe, ProbeRun, complaints, measure, probes, read_run
-from telemetry.errors import BadField, NotGranted
-from telemetry.tables import Grant
+from calibrate.hosts.catalogue import Probe, catalogue, first_probes
+from calibrate.hosts.condition import condition, microcode
+from calibrate.hosts.grants import MIB, PROBES, Terms, demo_grant, give
+from calibrate.hosts.guard import Attended
+from calibrate.hosts.profile import UNASKED, Plan, absences, carried_out, planned, profile, profiled, rates
+from calibrate.hosts.run import Care, ProbeRun, complaints, measure
+from calibrate.hosts.series import Series, Told
+from calibrate.hosts.telling import rows_of
+from calibrate.hosts.vitals import Rules, Vitals
+from telemetry.errors import BadField, CeilingTooSmall, NotGranted, NotInForce, OtherHost, ProbeNotNamed
+from telemetry.tables import Attempt, Event, Grant
+from telemetry.timelines import observe
+from telemetry.words import Ended, Purpose
 
-STEADY = ProbeRun(Probe("memory_copy", "memory_copy", "unused"), "bytes_per_s", Samples((9.0, 10.0, 11.0), (5.0,), 4), runnable=1)
+PROBE = Probe("memory_copy", "memory_copy", "calibrate.hosts.probes.dram")
+STEADY = Series("memory_copy", "bytes_per_s", (9.0, 10.0, 11.0), (5.0,), 4)
+RUN = ProbeRun(PROBE, Told((STEADY,), done=True), runnable=1)
 
 
 def grant(threads: int = 1) -> Grant:
     return demo_grant(user="ada", host=socket.gethostname(), now_ns=time.time_ns(), threads=threads)
 
 
-class Clock:
-    """A clock that only work moves."""
-
-    def __init__(self) -> None:
-        self.now_s = 0.0
-
-    def work(self, seconds: float) -> None:
-        self.now_s += seconds
+def granted(probes: tuple[str, ...] = PROBES, **changes: Any) -> Grant:
+    terms = Terms(probes, 600.0, 120.0, 1, 9216 * MIB, 512 * MIB, 1.0)
+    made = give(terms, user="ada", host=socket.gethostname(), now_ns=time.time_ns())
+    return made.model_copy(update=changes)
 
 
-@pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    made = Clock()
-    monkeypatch.setattr(loops.time, "perf_counter", lambda: made.now_s)
-    return made
-
-
-def test_loops_double_until_a_sample_lasts_twenty_milliseconds(clock: Clock) -> None:
-    taken = sampled(lambda: clock.work(0.003), work=6.0, budget_s=1.0)
-    assert taken.loops == 8
-    assert taken.rates == pytest.approx([2000.0] * len(taken.rates))
-
-
-def test_slow_start_stays_in_the_warm_ups(clock: Clock) -> None:
-    calls = 0
-
-    def once() -> None:
-        nonlocal calls
-        calls += 1
-        clock.work(0.2 if calls == 1 else 0.05)
-
-    taken = sampled(once, work=1.0, budget_s=2.0)
-    assert taken.warmups[0] == pytest.approx(5.0)
-    assert taken.rates == pytest.approx([20.0] * loops.MOST_SAMPLES)
-
-
-def test_work_longer_than_its_budget_still_gives_two_samples(clock: Clock) -> None:
-    assert len(sampled(lambda: clock.work(3.0), work=1.0, budget_s=1.0).rates) == 2
-
-
-def test_median_and_spread_are_those_of_the_samples_without_warm_ups() -> None:
-    assert STEADY.median == 10.0
-    assert STEADY.spread == pytest.approx(0.1)
-    assert STEADY.rate_name == "memory_copy_bytes_per_s"
-
-
-def test_steady_run_on_an_idle_host_gives_no_complaint() -> None:
-    assert complaints(STEADY, effective_cpus=2.0) == []
+@contextmanager
+def nothing_started() -> Iterator[None]:
+    """Neither a process of ours is there, nor has one been that used any processor time."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    yield
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    assert [] == psutil.Process().children(recursive=True)
+    assert (before.ru_utime, before.ru_stime, before.ru_minflt) == (after.ru_utime, after.ru_stime, after.ru_minflt)
 
 
 @pytest.mark.parametrize(
-    ("run", "said"),
+    ("kind", "changes", "asked"),
     [
-        (replace(STEADY, samples=Samples((5.0, 10.0, 15.0), (), 1)), "spread 50%"),
-        (replace(STEADY, samples=Samples((10.0, 10.0), (), 1)), "2 samples"),
-        (replace(STEADY, samples=Samples((10.0, 10.0, 10.0), (), 1, unproved=2)), "2 samples left out"),
-        (replace(STEADY, runnable=61), "contended: 60 other tasks"),
+        (NotInForce, {"expires_ns": 1}, {}),
+        (NotInForce, {"revoked_ns": 1}, {}),
+        (OtherHost, {"host": "elsewhere"}, {}),
+        (ProbeNotNamed, {"probes": ["matmul"]}, {"names": ["network"]}),
+        (CeilingTooSmall, {"max_threads": 1}, {"threads": 2}),
+        (CeilingTooSmall, {"max_run_s": 5.0}, {}),
+        (CeilingTooSmall, {"max_run_s": 60.0}, {"seconds": 30.0, "names": ["memory_copy", "network", "file_read"]}),
+        (CeilingTooSmall, {"max_memory_bytes": 4096}, {}),
+        (CeilingTooSmall, {"max_disk_bytes": 0}, {"names": ["file_read"]}),
+        (CeilingTooSmall, {"max_gpu_fraction": 0.0}, {"names": ["device_copy"]}),
     ],
 )
-def test_complaint_says_what_and_how_much(run: ProbeRun, said: str) -> None:
-    (found,) = complaints(run, effective_cpus=2.0)
+def test_what_is_not_granted_is_refused_and_nothing_is_started(
+    tmp_path: Path, kind: type[NotGranted], changes: dict[str, Any], asked: dict[str, Any]
+) -> None:
+    with nothing_started(), pytest.raises(kind):
+        planned(granted(**changes), tmp_path, **({"seconds": 0.1} | asked))
+
+
+def test_a_probe_is_held_to_its_grant_even_where_no_plan_was_made(tmp_path: Path) -> None:
+    (wide,) = [probe for probe in catalogue(64, tmp_path) if probe.name == "matmul_threads_64"]
+    with nothing_started(), pytest.raises(CeilingTooSmall):
+        measure(grant(threads=1), wide, 0.1)
+
+
+def test_a_plan_names_every_probe_with_what_it_takes_and_touches(tmp_path: Path) -> None:
+    plan = planned(granted(), tmp_path, seconds=2.0)
+    assert set(PROBES) == {probe.granted_as for probe in plan.probes}
+    assert 2.0 * len(plan.probes) == plan.run_s
+    assert all(probe.touches and probe.memory_bytes > 0 for probe in plan.probes)
+    assert {str(tmp_path) in probe.touches for probe in plan.probes if probe.disk_bytes} == {True}
+    assert ["network"] == [probe.name for probe in planned(granted(), tmp_path, seconds=1.0, names=["network"]).probes]
+
+
+@pytest.mark.parametrize("asked", [{"names": ["everything"]}, {"seconds": 0.0}])
+def test_a_plan_of_nonsense_is_refused(tmp_path: Path, asked: dict[str, Any]) -> None:
+    with pytest.raises(BadField):
+        planned(granted(), tmp_path, **({"seconds": 1.0} | asked))
+
+
+@pytest.mark.parametrize("threads", [1, 2, 192])
+def test_demo_grant_has_room_for_every_first_probe_on_a_host_of_any_size(tmp_path: Path, threads: int) -> None:
+    given = grant(threads)
+    for probe in first_probes(threads, tmp_path):
+        assert probe.threads <= given.max_threads
+        assert probe.memory_bytes <= given.max_memory_bytes
+        assert probe.disk_bytes <= given.max_disk_bytes
+
+
+def test_a_steady_run_on_an_idle_host_gives_no_complaint() -> None:
+    assert complaints(RUN, STEADY, effective_cpus=2.0) == []
+    assert complaints(replace(RUN, attended=Attended(waited=0.01)), STEADY, effective_cpus=2.0) == []
+
+
+@pytest.mark.parametrize(
+    ("run", "series", "said"),
+    [
+        (RUN, replace(STEADY, values=(5.0, 10.0, 15.0)), "spread 50%"),
+        (RUN, replace(STEADY, values=(10.0, 10.0)), "2 samples"),
+        (RUN, replace(STEADY, unproved=2), "2 samples left out"),
+        (RUN, replace(STEADY, interrupted=3), "3 samples left out"),
+        (RUN, replace(STEADY, name="file_read_cache_unknown"), "cache_unknown"),
+        (replace(RUN, runnable=61), STEADY, "contended: 60 other tasks"),
+        (replace(RUN, attended=Attended(waited=0.4)), STEADY, "contended: waited for 40%"),
+        (replace(RUN, attended=Attended(waited=0.0, ended_by="battery")), STEADY, "partial: stopped (battery)"),
+    ],
+)
+def test_a_complaint_says_what_and_how_much(run: ProbeRun, series: Series, said: str) -> None:
+    (found,) = complaints(run, series, effective_cpus=2.0)
     assert said in found
 
 
 def test_one_other_task_does_not_disturb_a_probe_that_leaves_it_a_processor() -> None:
-    assert complaints(replace(STEADY, runnable=2), effective_cpus=2.0) == []
+    assert complaints(replace(RUN, runnable=2), STEADY, effective_cpus=2.0) == []
+
+
+def test_the_first_call_of_a_shape_is_one_sample_by_nature() -> None:
+    assert complaints(RUN, Series("matmul_threads_1_first", "s", (0.1,)), effective_cpus=2.0) == []
 
 
 def test_rates_keep_warm_ups_and_complaints_apart() -> None:
-    told = rates([STEADY], 2.0)["memory_copy_bytes_per_s"]
+    told = rates([replace(RUN, told=replace(RUN.told, facts={"backend": "numpy 2"}))], 2.0)["memory_copy_bytes_per_s"]
     assert told == {
         "median": 10.0,
+        "low": 9.0,
+        "high": 11.0,
         "spread": pytest.approx(0.1),
         "samples": 3,
         "loops": 4,
         "warmups": [5.0],
+        "backend": "numpy 2",
+        "device": None,
+        "contended": False,
         "complaints": [],
     }
 
 
-def test_output_without_a_proved_sample_is_no_result() -> None:
-    printed = json.dumps({"unit": "bytes_per_s", "rates": [], "warmups": [], "loops": 1, "unproved": 3})
-    assert read_run(STEADY.probe, printed, None) is None
-
-
-def test_reads_that_are_not_proved_cold_are_never_samples(tmp_path: Path) -> None:
-    path = tmp_path / "data"
-    path.write_bytes(bytes(1 << 20))
-    assert read_rates(path, lambda _: False, 0.1) == Samples((), (), 1, unproved=3)
-
-
-def test_each_cold_read_follows_a_proved_drop(tmp_path: Path) -> None:
-    path = tmp_path / "data"
-    path.write_bytes(os.urandom(1 << 20))
-    if not evict(path):
-        pytest.skip("this file system does not drop pages")
-    proofs = []
-
-    def prepare(file: Path) -> bool:
-        proofs.append(evict(file))
-        return proofs[-1]
-
-    taken = read_rates(path, prepare, 0.05)
-    assert len(taken.rates) + len(taken.warmups) == proofs.count(True)
-    assert len(taken.warmups) == 1
-    assert fill(path)
-
-
-def test_probe_beyond_the_grant_is_not_started(tmp_path: Path) -> None:
-    (wide,) = [p for p in probes(64, tmp_path) if p.threads == 64]
-    with pytest.raises(NotGranted):
-        measure(grant(threads=1), wide, 0.1)
-    assert psutil.Process().children() == []
-
-
-def test_probe_without_time_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(BadField):
-        measure(grant(), probes(1, tmp_path)[0], 0.0)
-
-
-def test_probe_that_fails_leaves_no_result(capfd: pytest.CaptureFixture[str]) -> None:
-    assert measure(grant(), Probe("broken", "matmul", "calibrate.hosts.probes.missing"), 0.1) is None
-    assert "calibrate.hosts.probes.missing" in capfd.readouterr().err
-
-
 def test_condition_names_what_rates_depend_on() -> None:
     told = condition()
-    assert {
-        "processor",
-        "affinity",
-        "quota",
-        "effective_processors",
-        "governor",
-        "frequency_hz",
-        "numpy",
-        "blas",
-        "kernel",
-    } <= set(told)
+    assert {"processor", "affinity", "quota", "governor", "numpy", "blas", "torch", "driver", "microcode"} <= set(told)
     assert told["frequency_hz"] is None or told["frequency_hz"] > 0
+
+
+def test_microcode_is_read_where_it_is_told(tmp_path: Path) -> None:
+    cpuinfo = tmp_path / "cpuinfo"
+    cpuinfo.write_text("processor\t: 0\nmicrocode\t: 0x1000065\nprocessor\t: 1\nmicrocode\t: 0x7\n")
+    assert "0x1000065" == microcode(cpuinfo)
+    assert microcode(tmp_path / "absent") is None
 
 
 def test_profile_of_this_host_has_every_rate_and_leaves_nothing_behind(tmp_path: Path) -> None:
@@ -173,21 +172,96 @@ def test_profile_of_this_host_has_every_rate_and_leaves_nothing_behind(tmp_path:
     told: list[str] = []
     row = profile(given, tmp_path, seconds=0.15, on_probe=told.append)
     measured = json.loads(row.rates)
-    always = {"matmul_threads_1_flop_per_s", "memory_copy_bytes_per_s", "file_read_cached_bytes_per_s"}
-    assert always <= set(measured) <= always | {"file_read_cold_bytes_per_s"}
-    assert all(rate["median"] > 0 and rate["samples"] >= 2 for rate in measured.values())
-    assert row.partial == ("file_read_cold_bytes_per_s" not in measured)
+    always = {f"matmul_threads_1_{unit}" for unit in ("flop_per_s", "single_s", "first_s")}
+    always |= {"memory_copy_bytes_per_s", "file_read_cached_bytes_per_s"}
+    either = {"file_read_cold_bytes_per_s", "file_read_cache_unknown_bytes_per_s"}
+    assert always <= set(measured) <= always | either
+    assert set(measured) & either
+    assert all(rate["low"] <= rate["median"] <= rate["high"] and rate["median"] > 0 for rate in measured.values())
+    assert not row.partial
     assert given.grant_id == row.grant_id
     assert told == ["matmul_threads_1", "memory_copy", "file_read_cold", "file_read_cached"]
     assert list(tmp_path.iterdir()) == []
     assert psutil.Process().children() == []
 
 
-@pytest.mark.parametrize("threads", [1, 2, 192])
-def test_demo_grant_has_room_for_every_probe_on_a_host_of_any_size(tmp_path: Path, threads: int) -> None:
-    given = grant(threads)
-    for probe in probes(threads, tmp_path):
-        assert probe.threads <= given.max_threads
-        assert probe.memory_bytes <= given.max_memory_bytes
-        assert probe.disk_bytes <= given.max_disk_bytes
-        assert probe.granted_as in given.probes
+SLOW = """
+import time
+from calibrate.hosts.series import telling
+for n in range(600):
+    telling("memory_copy", "bytes_per_s")("sample" if n else "warmup", 1e9, 0.05, 1)
+    time.sleep(0.05)
+"""
+
+
+def test_a_run_that_is_stopped_keeps_what_it_measured_and_is_partial(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "slow_probe.py").write_text(SLOW)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    plan = Plan(granted(), (replace(PROBE, module="slow_probe"), PROBE), 30.0)
+    seen: list[float] = []
+
+    def look() -> Vitals:
+        seen.append(time.monotonic())
+        return Vitals(on_battery=bool(seen[0] + 1.5 < seen[-1]))
+
+    runs = carried_out(plan, Care(look=look))
+    row = profiled(plan, runs)
+    assert 1 == len(runs), "the rest never begins"
+    assert row.partial
+    rate = json.loads(row.rates)["memory_copy_bytes_per_s"]
+    assert (1e9, 1) == (rate["median"], len(rate["warmups"]))
+    assert rate["samples"] > 1
+    assert "partial: stopped (battery: the host runs on it)" in rate["complaints"]
+    assert [] == psutil.Process().children()
+
+
+@pytest.mark.parametrize("patience_s", [0.3])
+def test_beside_two_busy_processes_a_run_stops_or_is_marked_contended(patience_s: float) -> None:
+    busy = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(2)]
+    try:
+        time.sleep(0.5)
+        stopped = measure(granted(), PROBE, 20.0, Care(Rules(patience_s=patience_s)))
+        measured = measure(granted(), PROBE, 1.0, UNASKED)
+    finally:
+        for one in busy:
+            one.kill()
+            one.wait()
+    assert stopped.attended.ended_by is not None
+    assert "load: others use" in stopped.attended.ended_by
+    assert measured.contended(2.0) is not None
+    assert all(rate["contended"] for rate in rates([measured], 2.0).values())
+
+
+def test_a_gpu_that_is_not_there_is_absent_with_its_reason_and_no_part_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    (probe,) = [probe for probe in catalogue(1, Path()) if probe.name == "device_copy"]
+    monkeypatch.setattr("calibrate.hosts.devices._library", lambda: None)
+    with nothing_started():
+        run = measure(granted(), probe, 0.1)
+    assert "device_copy: nvidia-ml-py is not installed" == absences([run])
+    assert not profiled(Plan(granted(), (probe,), 0.1), [run]).partial
+
+
+def test_a_probe_that_fails_makes_the_profile_partial(capfd: pytest.CaptureFixture[str]) -> None:
+    broken = Probe("broken", "matmul", "calibrate.hosts.probes.missing")
+    run = measure(granted(), broken, 0.1, UNASKED)
+    assert () == run.series
+    assert profiled(Plan(granted(), (broken,), 0.1), [run]).partial
+    assert "calibrate.hosts.probes.missing" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("made", "ended"),
+    [
+        (lambda run: run, Ended.COMPLETED),
+        (lambda run: replace(run, attended=Attended(ended_by="load: ...")), Ended.CANCELLED),
+        (lambda run: replace(run, told=Told()), Ended.FAILED),
+    ],
+)
+def test_a_run_is_an_attempt_marked_calibration(made: Callable[[ProbeRun], ProbeRun], ended: Ended) -> None:
+    run = made(replace(RUN, wall_ns=1_700_000_000_000_000_000, began_ns=5_000_000_000, ended_ns=7_000_000_000))
+    attempt, *events = rows_of([run, replace(RUN, ended_ns=0)], "g-1")
+    assert isinstance(attempt, Attempt)
+    assert (Purpose.CALIBRATION, "memory_copy", "g-1") == (attempt.purpose, attempt.node_id, attempt.run_id)
+    timeline = observe(attempt, [event for event in events if isinstance(event, Event)])
+    (service,) = [one for one in timeline.observations if one.phase == "service"]
+    assert (2.0, ended) == (service.duration_s, service.ended)

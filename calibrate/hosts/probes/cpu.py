@@ -1,29 +1,32 @@
-"""Matrix multiplication rate in floating-point operations per second, on the number of threads given by the environment.
+"""Speed of one operator on the processors: sustained, alone after a rest, and the first call of a new shape.
 
-One product of two n x n float32 matrices counts 2 n^3 operations. `python -m calibrate.hosts.probes.cpu SECONDS`.
+`python -m calibrate.hosts.probes.cpu SECONDS OPERATOR THREADS`; OPERATOR as in calibrate.hosts.operators.
 """
 
 from __future__ import annotations
 
 import sys
 
-import numpy as np
+from calibrate.hosts.loops import sampled, singly, timed
+from calibrate.hosts.operators import backend, build, version
+from calibrate.hosts.series import tell_done, tell_facts, telling
 
-from calibrate.hosts.loops import report, sampled
-
-SIDE = 512
+SUSTAINED_SHARE = 0.7
 
 
 def main() -> None:
-    """Measure and print the samples."""
-    rng = np.random.default_rng(0)
-    left, right = (rng.standard_normal((SIDE, SIDE), dtype=np.float32) for _ in range(2))
-    product = np.empty_like(left)
-
-    def once() -> None:
-        np.matmul(left, right, out=product)
-
-    report("flop_per_s", sampled(once, work=2.0 * SIDE**3, budget_s=float(sys.argv[1])))
+    """Measure, telling each sample."""
+    budget_s, name, threads = float(sys.argv[1]), sys.argv[2], int(sys.argv[3])
+    series = f"{name}_threads_{threads}"
+    kind = backend()
+    tell_facts(backend=version(kind))
+    timed(build(name, kind, threads=threads, shrink=2).once, 1)  # what the process itself takes to begin is told by `warmup`
+    operator = build(name, kind, threads=threads)
+    first_s = timed(operator.once, 1)
+    telling(f"{series}_first", "s")("sample", first_s, first_s, 1)
+    sampled(operator.once, work=operator.work, budget_s=SUSTAINED_SHARE * budget_s, tell=telling(series, operator.unit))
+    singly(operator.once, budget_s=(1.0 - SUSTAINED_SHARE) * budget_s, tell=telling(f"{series}_single", "s"))
+    tell_done()
 
 
 if __name__ == "__main__":

@@ -9,20 +9,22 @@ import sys
 
 import numpy as np
 
-from calibrate.hosts.loops import report, sampled
+from calibrate.hosts.loops import sampled
+from calibrate.hosts.series import tell_done, telling
 
 SIZE_BYTES = 256 << 20
 
 
 def main() -> None:
-    """Measure and print the samples."""
+    """Measure, telling each sample."""
     source = np.ones(SIZE_BYTES, dtype=np.uint8)
     target = np.zeros_like(source)
 
     def once() -> None:
         np.copyto(target, source)
 
-    report("bytes_per_s", sampled(once, work=float(SIZE_BYTES), budget_s=float(sys.argv[1])))
+    sampled(once, work=float(SIZE_BYTES), budget_s=float(sys.argv[1]), tell=telling("memory_copy", "bytes_per_s"))
+    tell_done()
 
 
 if __name__ == "__main__":

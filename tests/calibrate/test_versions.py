@@ -1,0 +1,78 @@
+"""Versions of a profile: what opens a new one, what is said of the difference, and what may be a baseline."""
+
+import json
+from typing import Any
+
+import pytest
+
+from calibrate.hosts.versions import baseline, changes, numbered
+from telemetry.tables import HostProfile
+
+CONDITION = {"processor": "x", "quota": None, "driver": "550.54", "microcode": "0x1", "frequency_hz": 2e9, "torch": "2.13.0"}
+
+
+def rate(median: float, *, contended: bool = False, width: float = 0.1) -> dict[str, Any]:
+    return {"median": median, "low": median * (1 - width), "high": median * (1 + width), "contended": contended}
+
+
+def row(at: int, condition: dict[str, Any] | None = None, **rates: dict[str, Any]) -> HostProfile:
+    return HostProfile(
+        profile_id=f"p-{at}",
+        host="h",
+        grant_id="g",
+        measured_ns=at,
+        condition=json.dumps(CONDITION | (condition or {})),
+        rates=json.dumps(rates),
+    )
+
+
+@pytest.mark.parametrize("change", [{"driver": "560.1"}, {"quota": 1.5}, {"microcode": "0x2"}, {"torch": "2.14.0"}])
+def test_a_change_of_driver_quota_microcode_or_backend_opens_a_new_version(change: dict[str, Any]) -> None:
+    assert {"p-1": 1, "p-2": 1, "p-3": 2} == numbered([row(3, change), row(1), row(2)])
+
+
+def test_what_passes_opens_none_and_a_condition_that_comes_back_has_its_number() -> None:
+    passing = {"frequency_hz": 3e9, "temperature_c": 60.0, "not_measured": "gpu: none"}
+    assert {"p-1": 1, "p-2": 1} == numbered([row(1), row(2, passing)])
+    assert {"p-1": 1, "p-2": 2, "p-3": 1} == numbered([row(1), row(2, {"quota": 1.0}), row(3)])
+
+
+def test_a_field_that_is_newly_known_as_unknown_opens_no_version() -> None:
+    assert {"p-1": 1, "p-2": 1} == numbered([row(1), row(2, {"on_battery": None})])
+
+
+def test_changes_are_told_in_words() -> None:
+    before = row(1, copy=rate(10.0), read=rate(5.0), gone=rate(1.0))
+    after = row(
+        2, {"driver": "560.1", "quota": 1.5, "torch": None, "frequency_hz": 1.0}, copy=rate(10.5), read=rate(2.5), new=rate(1)
+    )
+    assert [
+        "GPU driver: 550.54 before, 560.1 now",
+        "processor quota: now 1.5, unknown before",
+        "torch: 2.13.0 before, unknown now",
+        "gone: not measured any more",
+        "new: measured for the first time",
+        "read: 0.50 times what it was",
+    ] == changes(before, after)
+    assert [] == changes(before, before)
+
+
+def test_a_rate_that_was_measured_beside_other_work_is_told_so() -> None:
+    assert ["copy: contended, 0.50 times what it was"] == changes(row(1, copy=rate(10)), row(2, copy=rate(5, contended=True)))
+
+
+def test_the_baseline_is_the_newest_uncontended_median_under_the_newest_condition() -> None:
+    rows = [
+        row(1, copy=rate(10.0), read=rate(5.0)),
+        row(2, {"quota": 1.0}, copy=rate(4.0)),
+        row(3, {"quota": 1.0}, copy=rate(4.2), read=rate(2.0)),
+        row(4, {"quota": 1.0}, copy=rate(1.0, contended=True)),
+    ]
+    assert {"copy": 4.2, "read": 2.0} == baseline(rows)
+    assert {"copy": 10.0, "read": 5.0} == baseline(rows[:1])
+
+
+def test_a_contended_run_is_never_the_baseline() -> None:
+    older = {"median": 3.0, "complaints": ["contended: 4 other tasks wanted 2 processors; measure when idle"]}
+    assert {} == baseline([row(1, copy=rate(10.0, contended=True), read=older)])
+    assert {} == baseline([])
