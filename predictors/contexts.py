@@ -8,12 +8,31 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from functools import lru_cache
 from typing import Any
 
 CATEGORIES = ("host", "device", "family", "model", "runtime", "precision", "mode", "state")
 NUMBERS = ("batch", "size_in", "corunners")
 LEVELS = ("phase", "state", "family", "host", "model", "configuration")
 """Names of the levels of a path, root first."""
+GROUPS = (
+    "phase",
+    "host",
+    "device",
+    "family",
+    "model",
+    "family+model",
+    "host+family",
+    "host+model",
+    "host+family+model",
+    "device+family",
+    "configuration",
+)
+"""Names of the crossed groups of a context, in the order of `groups_of`."""
+NOVELTY = (1, 5, 20)
+"""Known outcomes of an exact configuration from which it is one class less novel."""
+REMEMBERED = 100_000
+"""Contexts whose keys are remembered."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +74,51 @@ class Context:
         host = f"{state}/{family}/{self.host or ''}|{self.device or ''}"
         model = f"{host}/{self.model or ''}|{self.runtime or ''}|{self.precision or ''}|{self.mode or ''}"
         return (phase, state, f"{state}/{family}", host, model, f"{phase}#{self.configuration()}")
+
+
+def novelty(n: int) -> int:
+    """Class of an exact configuration with n known outcomes: 0 for never seen, up to 3."""
+    return sum(n >= least for least in NOVELTY)
+
+
+@lru_cache(maxsize=REMEMBERED)
+def groups_of(context: Context, phase: str) -> tuple[str, ...]:
+    """Keys of the crossed groups a context belongs to, one per name in GROUPS."""
+    at = f"{phase}/{context.state or ''}"
+    host, device, family = context.host or "", context.device or "", context.family or ""
+    model = f"{context.model or ''}|{context.runtime or ''}|{context.precision or ''}|{context.mode or ''}"
+    return (
+        at,
+        f"{at} h {host}",
+        f"{at} d {device}",
+        f"{at} f {family}",
+        f"{at} m {model}",
+        f"{at} fm {family}|{model}",
+        f"{at} hf {host}|{family}",
+        f"{at} hm {host}|{model}",
+        f"{at} hfm {host}|{family}|{model}",
+        f"{at} df {device}|{family}",
+        f"{phase}#{context.configuration()}",
+    )
+
+
+@lru_cache(maxsize=REMEMBERED)
+def judged_path(context: Context, phase: str, novel: int) -> tuple[str, ...]:
+    """Nodes, root to leaf, in which it is learned who answers best and how true answers are.
+
+    Novelty comes first: what to do for things never seen is learned from earlier things never seen.
+    """
+    at = f"{phase}/{context.state or ''}"
+    host = f"{at} {context.family or ''}|{context.host or ''}|{context.device or ''}"
+    model = f"{context.model or ''}|{context.runtime or ''}|{context.precision or ''}|{context.mode or ''}"
+    return (
+        at,
+        f"{at} novelty {novel}",
+        f"{at} {'seen' if novel else 'new'} {context.family or ''}",
+        host,
+        f"{host} {model}",
+        f"{phase}#{context.configuration()}",
+    )
 
 
 def _octave(value: float | None) -> str:

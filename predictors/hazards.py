@@ -23,6 +23,7 @@ from predictors.model import Change
 from predictors.settings import FitSettings
 from predictors.strata import Stratum
 from telemetry.errors import NoEvidence
+from telemetry.words import Ended
 
 __all__ = ["FitSettings", "HierarchicalHazards", "fit"]
 
@@ -75,6 +76,8 @@ class HierarchicalHazards:
         """The model that also knows `changes` up to `commit`; a phase met for the first time is placed by them alone."""
         by_phase: dict[str, list[Change]] = {}
         for change in changes:
+            if change.ended == Ended.RUNNING and change.duration_s <= change.entry_s:
+                continue  # begun, and nothing more: at risk for no time as yet
             by_phase.setdefault(change.phase, []).append(change)
         strata = dict(self.strata)
         for phase, mine in by_phase.items():

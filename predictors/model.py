@@ -20,7 +20,8 @@ from telemetry.words import Ended
 class Change:
     """One version of an observation that came (`sign` 1) or went (-1) at commit `known_at`.
 
-    `known_from` is the commit at which that version came; `weight` is that of its clock.
+    `known_from` is the commit at which that version came; `weight` is that of its clock. `key` names the row whose version it
+    is: one phase of one attempt; empty where that is not known. A running row of duration 0 only says that it was asked for.
     """
 
     sign: int
@@ -32,6 +33,7 @@ class Change:
     ended: Ended
     weight: float
     known_from: int
+    key: str = ""
 
 
 class Model(Protocol):
@@ -76,11 +78,13 @@ def changes_of(table: pa.Table) -> list[Change]:
     """The changes of `telemetry.asof.changes`, in its order; rows that say nothing are left out."""
     entry_s, duration_s, weight = seconds(table, "entry_s"), seconds(table, "duration_s"), clock_weight(table)
     made = []
-    columns = table.select(["change", "known_at", "phase", "ended", "known_from", *CATEGORIES, *NUMBERS])
+    told = ["change", "known_at", "attempt_id", "phase", "segment", "ended", "known_from"]
+    columns = table.select([*told, *CATEGORIES, *NUMBERS])
     event = [row in {Ended.COMPLETED, Ended.FAILED} for row in table["ended"].to_pylist()]
     keep = informative(entry_s, duration_s, pa.array(event, pa.bool_()).to_numpy(zero_copy_only=False))
+    running = [row == Ended.RUNNING for row in table["ended"].to_pylist()]
     for i, row in enumerate(columns.to_pylist()):
-        if keep[i]:
+        if keep[i] or running[i]:
             made.append(
                 Change(
                     sign=int(row["change"]),
@@ -92,6 +96,7 @@ def changes_of(table: pa.Table) -> list[Change]:
                     ended=Ended(row["ended"]),
                     weight=float(weight[i]),
                     known_from=row["known_from"],
+                    key=f"{row['attempt_id']}/{row['phase']}/{row['segment']}",
                 )
             )
     return made

@@ -14,6 +14,7 @@ from predictors.counts import UNIT, exposure, marks
 from predictors.distribution import Array, Support
 from predictors.effects import Ints
 from predictors.grids import Curve
+from predictors.layered import Layered
 from predictors.location import Location
 from predictors.model import Change
 from predictors.shrink import shrunk
@@ -142,19 +143,19 @@ class Stratum:
 
     def after(self, changes: Sequence[Change]) -> Stratum:
         """The stratum once `changes` of its phase have been taken in, in their order."""
-        nodes = dict(self.nodes)
-        fresh: set[str] = set()
+        known = self.nodes if isinstance(self.nodes, Layered) else Layered(dict(self.nodes))
+        nodes: dict[str, Node] = {}
         column, risk = self._marked(changes)
         for i, change in enumerate(changes):
             path = change.context.path(self.phase)
             for key in path:
-                if key not in fresh:
-                    nodes[key] = nodes[key].copy() if key in nodes else Node.empty(self.prior.shape[1])
-                    fresh.add(key)
+                if key not in nodes:
+                    node = known.get(key)
+                    nodes[key] = Node.empty(self.prior.shape[1]) if node is None else node.copy()
             for key, half_life in zip(path, self.half_life, strict=True):
                 _count(nodes[key], change, int(column[i]), risk[i], half_life)
         longest_s = max([self.longest_s, *(change.duration_s for change in changes)])
-        return replace(self, nodes=nodes, longest_s=longest_s, curves={})
+        return replace(self, nodes=known.having(nodes), longest_s=longest_s, curves={})
 
     def _marked(self, changes: Sequence[Change]) -> tuple[Ints, Array]:
         """Column where each change's row ended, and its signed exposure, shape (n_changes, n_columns)."""

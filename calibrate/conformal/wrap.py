@@ -1,0 +1,133 @@
+"""The calibrated model: the ensemble's answers, read at the levels that have come true before.
+
+Every outcome is placed in the answer that was given when its row was asked, and moves the recalibration of its nodes. What is
+answered obeys the same laws as any other distribution: levels are mapped by one increasing curve, so none cross.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from scipy.special import ndtri
+
+from calibrate.conformal.pit import Placed, Recalibration, place_in
+from predictors.aggregate import shares
+from predictors.causes import Incidence
+from predictors.contexts import Context
+from predictors.distribution import GRID, Array
+from predictors.ensemble import Ensemble, answer
+from predictors.experts.asked import Asked, Told
+from predictors.experts.forest import Forest
+from predictors.grids import Curve, GridHazard
+from predictors.hazards import HierarchicalHazards
+from predictors.joint.dependence import Dependence
+from predictors.joint.streams import keys_of, stream, uniforms
+from predictors.model import Change
+
+SEED = 5
+RHO = 1.0
+"""Rows asked at one instant count once together."""
+MEMO = 20_000
+"""Answers remembered until the next outcome."""
+SCORES: Array = ndtri(GRID)
+OUTERMOST = 1e-4
+"""No level nearer to 0 or 1 than this is asked of the model."""
+
+
+@dataclass(frozen=True)
+class Calibrated:
+    """An ensemble and how its answers came true. Immutable, but for a memo of answers."""
+
+    inner: Ensemble
+    recalibration: Recalibration = field(default_factory=Recalibration)
+    curves: dict[tuple[Context, str], Curve] = field(default_factory=dict, repr=False, compare=False)
+
+    @property
+    def commit(self) -> int:
+        """Commit number up to which outcomes are known."""
+        return self.inner.commit
+
+    @property
+    def fit_commit(self) -> int:
+        """Commit number as of which the experts were fitted."""
+        return self.inner.fit_commit
+
+    @property
+    def dependence(self) -> Dependence:
+        """What phases of an attempt and attempts on a host have in common."""
+        return self.inner.dependence
+
+    @property
+    def phases(self) -> tuple[str, ...]:
+        """Phases with a known outcome, sorted."""
+        return self.inner.phases
+
+    def knows(self, phase: str) -> bool:
+        """Whether any outcome of the phase is known."""
+        return self.inner.knows(phase)
+
+    def outcomes(self, phase: str) -> int:
+        """How many completed outcomes of the phase are known, whatever their context."""
+        return self.inner.outcomes(phase)
+
+    def p_complete(self, contexts: Sequence[Context], phases: Sequence[str], elapsed_s: Array) -> Array:
+        """Probability of completing rather than failing, shape (n_pairs,)."""
+        return self.inner.p_complete(contexts, phases, elapsed_s)
+
+    def incidence(self, context: Context, phase: str) -> Incidence | None:
+        """How and when the context's phase ends, by cause."""
+        return self.inner.incidence(context, phase)
+
+    def predict(self, contexts: Sequence[Context], phases: Sequence[str]) -> GridHazard:
+        """Time given completion of each pair, in s; NoEvidence names phases without a known outcome."""
+        pairs = list(zip(contexts, phases, strict=True))
+        new = list(dict.fromkeys(pair for pair in pairs if pair not in self.curves))
+        made = dict(zip(new, self._curves(new), strict=True)) if new else {}
+        if len(self.curves) + len(made) <= MEMO:
+            self.curves.update(made)
+        return GridHazard(tuple(made[pair] if pair in made else self.curves[pair] for pair in pairs))
+
+    def _curves(self, pairs: Sequence[tuple[Context, str]]) -> list[Curve]:
+        contexts, phases = [context for context, _ in pairs], [phase for _, phase in pairs]
+        known = self.inner.record.predict(contexts, phases)
+        asked = self.inner.ask(contexts, phases)
+        return [answer(self.calibrated(one), one.zero, support) for one, support in zip(asked, known.support, strict=True)]
+
+    def calibrated(self, asked: Asked) -> Array:
+        """Recalibrated log quantiles at GRID of the positive part, shape (len(GRID),)."""
+        whole = asked.zero + (1.0 - asked.zero) * GRID
+        levels = (self.recalibration.asked(asked.path, whole) - asked.zero) / (1.0 - asked.zero)
+        return read_at(asked.mixed, levels)
+
+    def after(self, changes: Sequence[Change], commit: int) -> Calibrated:
+        """The model that also knows `changes` up to `commit`."""
+        inner = self.inner.after(changes, commit)
+        placed = [placed_of(told) for told in inner.told if told.ended]
+        recalibration = self.recalibration.having(placed) if placed else self.recalibration
+        return Calibrated(inner, recalibration)
+
+    def refounded(self, record: HierarchicalHazards, forest: Forest | None) -> Calibrated:
+        """The same memory over experts fitted anew."""
+        return Calibrated(self.inner.refounded(record, forest), self.recalibration)
+
+
+def read_at(log_quantiles: Array, levels: Array) -> Array:
+    """Log quantiles at `levels` from those at GRID: linear in normal scores, continued by the slopes of the outer ones."""
+    scores = ndtri(np.clip(levels, OUTERMOST, 1.0 - OUTERMOST))
+    read = np.interp(scores, SCORES, log_quantiles)
+    low, high = scores < SCORES[0], scores > SCORES[-1]
+    lower = (log_quantiles[4] - log_quantiles[0]) / (SCORES[4] - SCORES[0])
+    upper = (log_quantiles[-1] - log_quantiles[-3]) / (SCORES[-1] - SCORES[-3])
+    read[low] = log_quantiles[0] + lower * (scores[low] - SCORES[0])
+    read[high] = log_quantiles[-1] + upper * (scores[high] - SCORES[-1])
+    return np.asarray(np.maximum.accumulate(read))
+
+
+def placed_of(told: Told) -> Placed:
+    """Where an outcome lay in the answer given when it was asked; the draw is keyed by the row."""
+    asked = told.asked
+    draw = float(uniforms(stream(SEED, "pit", keys_of([told.key])), 1)[0, 0])
+    crowd = dict(zip(asked.path, asked.crowd, strict=True))
+    return Placed(asked.path, shares(asked.path, crowd, RHO), place_in(asked.mixed, asked.zero, told.duration_s, draw))

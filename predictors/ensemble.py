@@ -1,0 +1,187 @@
+"""The default model: experts, averaged by weights learned online, over one memory of what was asked and what came of it.
+
+A row is asked when it begins; what every expert then said is kept until its outcome is known, and only then is it judged and
+learned from. So weights are learned from real questions, and a burst that began at one instant is never judged as if its
+members had known each other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from predictors import tails
+from predictors.aggregate import RHO, Judged, Weights, crowds, losses, shares
+from predictors.causes import Incidence
+from predictors.contexts import Context, groups_of, judged_path, novelty
+from predictors.distribution import GRID, Array, Support
+from predictors.experts.asked import Asked, Told
+from predictors.experts.forest import Forest
+from predictors.experts.histories import MIDDLE, Histories, Learning
+from predictors.experts.lessons import Lessons
+from predictors.grids import Curve, GridHazard
+from predictors.hazards import HierarchicalHazards
+from predictors.joint.dependence import Dependence
+from predictors.model import Change
+from telemetry.words import Ended
+
+EXPERTS = ("hazards", "median_of_nine", "moving_average", "configuration", "phase", "forest")
+PRIOR: Array = np.array([3.0, 1.0, 1.0, 1.0, 1.0, 1.0]) / 8.0
+"""Weights before any outcome is known: the model of record first."""
+SHORTEST = np.log(1e-9)
+"""Log of the store's resolution in s."""
+APART = 1e-10 * np.arange(len(GRID))
+"""Equal quantiles are told apart by this in log time, so that a quantile and its level stay one to one."""
+
+
+@dataclass(frozen=True)
+class Ensemble:
+    """The fitted experts and what was learned since. Immutable; `told` are the outcomes that the last `after` took in.
+
+    `pending` are the rows asked and not yet ended, by key.
+    """
+
+    record: HierarchicalHazards
+    forest: Forest | None = None
+    histories: Histories = field(default_factory=Histories)
+    weights: Weights = field(default_factory=lambda: Weights(PRIOR))
+    lessons: Lessons = field(default_factory=Lessons)
+    pending: Mapping[str, Asked] = field(default_factory=dict)
+    told: tuple[Told, ...] = ()
+
+    @property
+    def commit(self) -> int:
+        """Commit number up to which outcomes are known."""
+        return self.record.commit
+
+    @property
+    def fit_commit(self) -> int:
+        """Commit number as of which the experts were fitted."""
+        return self.record.fit_commit
+
+    @property
+    def dependence(self) -> Dependence:
+        """What phases of an attempt and attempts on a host have in common."""
+        return self.record.dependence
+
+    @property
+    def phases(self) -> tuple[str, ...]:
+        """Phases with a known outcome, sorted."""
+        return self.record.phases
+
+    def knows(self, phase: str) -> bool:
+        """Whether any outcome of the phase is known."""
+        return self.record.knows(phase)
+
+    def outcomes(self, phase: str) -> int:
+        """How many completed outcomes of the phase are known, whatever their context."""
+        return self.record.outcomes(phase)
+
+    def p_complete(self, contexts: Sequence[Context], phases: Sequence[str], elapsed_s: Array) -> Array:
+        """Probability of completing rather than failing, shape (n_pairs,)."""
+        return self.record.p_complete(contexts, phases, elapsed_s)
+
+    def incidence(self, context: Context, phase: str) -> Incidence | None:
+        """How and when the context's phase ends, by cause."""
+        return self.record.incidence(context, phase)
+
+    def predict(self, contexts: Sequence[Context], phases: Sequence[str]) -> GridHazard:
+        """Time given completion of each pair, in s; NoEvidence names phases without a known outcome."""
+        asked = self.ask(contexts, phases)
+        known = self.record.predict(contexts, phases)
+        return GridHazard(tuple(answer(one.mixed, one.zero, support) for one, support in zip(asked, known.support, strict=True)))
+
+    def ask(self, contexts: Sequence[Context], phases: Sequence[str]) -> list[Asked]:
+        """What every expert says of each pair, and their weighted average; NoEvidence names phases without a known outcome."""
+        places: dict[tuple[Context, str], int] = {}
+        where = [places.setdefault(pair, len(places)) for pair in zip(contexts, phases, strict=True)]
+        pairs = list(places)
+        curves = self.record.predict([context for context, _ in pairs], [phase for _, phase in pairs]).curves
+        zero = [float(-np.expm1(-curve.atom)) for curve in curves]
+        record = [_positive(curve, z) for curve, z in zip(curves, zero, strict=True)]
+        features = np.stack([self.histories.features(*pair, row) for pair, row in zip(pairs, record, strict=True)])
+        grown = self.forest.log_quantiles(features) if self.forest is not None else np.full((len(pairs), len(GRID)), np.nan)
+        made = [self._asked(pair, zero[i], record[i], features[i], grown[i]) for i, pair in enumerate(pairs)]
+        return [made[i] for i in where]
+
+    def _asked(self, pair: tuple[Context, str], zero: float, record: Array, features: Array, grown: Array) -> Asked:
+        """One pair's answer; an expert that stands aside answers as the model of record."""
+        groups = groups_of(*pair)
+        centre = float(record[MIDDLE])
+        centres = self.histories.centres(*pair)
+        experts = np.tile(record, (len(EXPERTS), 1))
+        if centres is not None:
+            experts[1] = self.histories.around("median", centres.median, centres.novel, groups)
+            experts[2] = self.histories.around("average", centres.average, centres.novel, groups)
+        whole, shrunk = self.histories.pooled(groups)
+        if whole is not None and shrunk is not None:
+            experts[3], experts[4] = shrunk, whole
+        if np.isfinite(grown[0]):
+            experts[5] = centre + grown
+        path = judged_path(*pair, novelty(self.histories.known(*pair)))
+        weights = self.weights.at(path)
+        kept = experts.astype(np.float32)
+        mixed = np.maximum.accumulate(np.maximum(weights @ kept, SHORTEST))
+        return Asked(*pair, path, kept, weights, mixed, zero, centre, centres, features.astype(np.float32))
+
+    def after(self, changes: Sequence[Change], commit: int) -> Ensemble:
+        """The model that also knows `changes` up to `commit`: new rows are asked first, then outcomes are taken in, in order."""
+        pending = dict(self.pending)
+        pending |= self._begun(changes)
+        learning, judged, lessons, told = Learning(self.histories), [], [], []
+        corrected = {change.key for change in changes if change.sign < 0 and change.ended != Ended.RUNNING}
+        for change in changes:
+            if change.sign < 0 or change.ended == Ended.RUNNING or change.key in corrected or change.key not in pending:
+                continue
+            asked = pending.pop(change.key)
+            completed = change.ended == Ended.COMPLETED
+            told.append(Told(change.key, asked, change.duration_s, completed))
+            if not completed or change.duration_s <= 0.0:
+                continue
+            log_time = float(np.log(change.duration_s))
+            learning.take(asked.context, asked.phase, log_time, asked.centre, asked.centres)
+            crowd = dict(zip(asked.path, asked.crowd, strict=True))
+            judged.append(Judged(asked.path, shares(asked.path, crowd, RHO), losses(log_time, asked.experts)))
+            lessons.append((asked.features, log_time - asked.centre))
+        return replace(
+            self,
+            record=self.record.after(changes, commit),
+            histories=learning.done() if judged else self.histories,
+            weights=self.weights.having(judged) if judged else self.weights,
+            lessons=self.lessons.having(lessons),
+            pending=pending,
+            told=tuple(told),
+        )
+
+    def _begun(self, changes: Sequence[Change]) -> dict[str, Asked]:
+        """Rows not met before, asked as of before the changes; rows whose phase nothing is known of are asked when they end."""
+        new: dict[str, Change] = {}
+        for change in changes:
+            if change.sign > 0 and change.key and change.key not in self.pending and self.knows(change.phase):
+                new.setdefault(change.key, change)
+        if not new:
+            return {}
+        asked = self.ask([change.context for change in new.values()], [change.phase for change in new.values()])
+        crowd = crowds([one.path for one in asked])
+        counted = [replace(one, crowd=tuple(crowd[key] for key in one.path)) for one in asked]
+        return dict(zip(new, counted, strict=True))
+
+    def refounded(self, record: HierarchicalHazards, forest: Forest | None) -> Ensemble:
+        """The same memory over experts fitted anew."""
+        return replace(self, record=record, forest=forest if forest is not None else self.forest, told=())
+
+
+def _positive(curve: Curve, zero: float) -> Array:
+    """Log quantiles at GRID of the positive part of a curve."""
+    at = -np.log1p(-(zero + (1.0 - zero) * GRID))
+    return np.log(np.maximum(curve.time_at(at), 1e-9))
+
+
+def answer(log_quantiles: Array, zero: float, support: Support) -> Curve:
+    """The curve through log quantiles at GRID of the positive part, its tail bounded by the longest duration known."""
+    level = zero + (1.0 - zero) * GRID
+    longest = max(float(np.log(max(support.largest_s, 1e-300))), float(log_quantiles[MIDDLE]))
+    knots = tails.bounded(log_quantiles, longest) + APART
+    return Curve(knots, -np.log1p(-level), float(-np.log1p(-zero)), tails.SLOPE, support)

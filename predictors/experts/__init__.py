@@ -1,0 +1,1 @@
+"""Experts: different ways of answering the same question, and what they share."""

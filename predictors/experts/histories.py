@@ -1,0 +1,204 @@
+"""What recent outcomes say about groups and configurations: the memory shared by the experts.
+
+Durations are logs of seconds. A residual is an outcome's log time less the centre the model of record gave when it was asked,
+so that a group's recent mean residual tells what the model of record does not know of it yet. Everything an expert reads is
+as of the moment of asking, and outcomes are compared with what was answered then.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+from scipy.special import ndtri
+
+from predictors.contexts import GROUPS, NUMBERS, Context, groups_of, novelty
+from predictors.distribution import GRID, Array
+from predictors.experts.windows import Window
+from predictors.layered import Layered
+
+FAST, SLOW = 8, 64
+"""Outcomes over which means of residuals reach back."""
+LAST = 9
+AVERAGES = (8, 30)
+"""Outcomes over which a configuration's two moving averages reach back."""
+SMALL, LARGE = 64, 400
+"""Sizes of windows of a group's durations; of a phase's durations, and of ratios."""
+LEAST_RATIOS = 20
+POOLING = (10.0, 10.0, 5.0)
+"""Outcomes that the wider group's quantiles weigh: for family, host and family and model, configuration."""
+NORMAL: Array = ndtri(GRID)
+MIDDLE = int(np.flatnonzero(GRID == 0.5)[0])
+LOW, HIGH = (int(np.argmin(np.abs(GRID - p))) for p in (0.1, 0.9))
+PHASE, FAMILY, WIDE, EXACT = (GROUPS.index(name) for name in ("phase", "family", "host+family+model", "configuration"))
+FEATURES = (*(f"{group} {what}" for group in GROUPS for what in ("fast", "slow", "n")), "place", "spread", "upper", *NUMBERS)
+FEATURES += ("median of nine", "last", "average of 8", "average of 30", "phase")
+
+
+@dataclass(frozen=True, slots=True)
+class Mean:
+    """Number of a group's outcomes, and means of its residuals over a short and a long memory."""
+
+    n: int
+    fast: float
+    slow: float
+
+
+@dataclass(frozen=True, slots=True)
+class Recent:
+    """An exact configuration: number of outcomes, the last nine log times, and two moving averages of them."""
+
+    n: int
+    last: tuple[float, ...]
+    averages: tuple[float, float]
+
+    @property
+    def median(self) -> float:
+        """Median of the last nine."""
+        return float(np.median(self.last))
+
+
+@dataclass(frozen=True, slots=True)
+class Centres:
+    """What a configuration's history said when a row was asked; None where it had none."""
+
+    median: float
+    average: float
+    novel: int
+
+
+@dataclass(frozen=True)
+class Histories:
+    """All groups' memories. Immutable; `having` gives the next value.
+
+    `typical` holds count and mean of log times by phase. `code` numbers phases in the order in which they were met.
+    """
+
+    means: Layered[str, Mean] = field(default_factory=Layered)
+    recents: Layered[str, Recent] = field(default_factory=Layered)
+    windows: Layered[str, Window] = field(default_factory=Layered)
+    typical: Mapping[str, tuple[int, float]] = field(default_factory=dict)
+
+    def known(self, context: Context, phase: str) -> int:
+        """Known outcomes of the exact configuration."""
+        recent = self.recents.get(groups_of(context, phase)[EXACT])
+        return recent.n if recent is not None else 0
+
+    def centres(self, context: Context, phase: str) -> Centres | None:
+        """Centres of the configuration's history."""
+        recent = self.recents.get(groups_of(context, phase)[EXACT])
+        return None if recent is None else Centres(recent.median, recent.averages[0], novelty(recent.n))
+
+    def features(self, context: Context, phase: str, record: Array) -> Array:
+        """What trees look at, shape (len(FEATURES),), beside the model of record's log quantiles at GRID."""
+        centre = float(record[MIDDLE])
+        row: list[float] = []
+        for key in groups_of(context, phase):
+            mean = self.means.get(key)
+            row += [mean.fast, mean.slow, math.log1p(mean.n)] if mean is not None else [0.0, 0.0, 0.0]
+        place = centre - self.typical[phase][1] if phase in self.typical else 0.0
+        row += [place, float(record[HIGH] - record[LOW]), float(record[HIGH]) - centre]
+        row += [
+            -1.0 if value is None else math.log1p(max(value, 0.0))
+            for value in (context.batch, context.size_in, context.corunners)
+        ]
+        recent = self.recents.get(groups_of(context, phase)[EXACT])
+        if recent is None:
+            row += [0.0, 0.0, 0.0, 0.0]
+        else:
+            row += [recent.median - centre, recent.last[-1] - centre, *(average - centre for average in recent.averages)]
+        row.append(float(list(self.typical).index(phase)) if phase in self.typical else -1.0)
+        return np.array(row)
+
+    def around(self, kind: str, centre: float, novel: int, groups: tuple[str, ...]) -> Array:
+        """Log quantiles at GRID about a centre, spread by recent ratios to such centres in the narrowest group with enough."""
+        for key in _ratio_keys(kind, novel, groups):
+            window = self.windows.get(key)
+            if window is not None and len(window) >= LEAST_RATIOS:
+                return centre + window.quantiles
+        return centre + NORMAL
+
+    def pooled(self, groups: tuple[str, ...]) -> tuple[Array | None, Array | None]:
+        """Log quantiles at GRID of the phase's recent durations, and the configuration's shrunk to wider groups'."""
+        whole = self.windows.get(groups[PHASE])
+        if whole is None:
+            return None, None
+        shrunk = whole.quantiles
+        for place, weight in zip((FAMILY, WIDE, EXACT), POOLING, strict=True):
+            window = self.windows.get(groups[place])
+            if window is not None:
+                shrunk = (len(window) * window.quantiles + weight * shrunk) / (len(window) + weight)
+        return whole.quantiles, shrunk
+
+
+class Learning:
+    """Outcomes being taken in, one after the other; `done` gives the histories that know them."""
+
+    def __init__(self, known: Histories) -> None:
+        self._known = known
+        self._means: dict[str, Mean] = {}
+        self._recents: dict[str, Recent] = {}
+        self._windows: dict[str, Window] = {}
+        self._typical = dict(known.typical)
+
+    def take(self, context: Context, phase: str, log_time: float, centre: float, centres: Centres | None) -> None:
+        """One outcome: its log time, and what the model of record and the configuration's history had given as centres."""
+        groups = groups_of(context, phase)
+        residual = log_time - centre
+        for key in groups:
+            self._mean(key, residual)
+        n, mean = self._typical.get(phase, (0, 0.0))
+        self._typical[phase] = (n + 1, mean + (log_time - mean) / min(n + 1, 2000))
+        if centres is not None:
+            for kind, there in (("median", centres.median), ("average", centres.average)):
+                for key in _ratio_keys(kind, centres.novel, groups):
+                    self._window(key, LARGE, log_time - there)
+        self._window(groups[PHASE], LARGE, log_time)
+        for place in (FAMILY, WIDE, EXACT):
+            self._window(groups[place], SMALL, log_time)
+        self._recent(groups[EXACT], log_time)
+
+    def _mean(self, key: str, residual: float) -> None:
+        mean = self._means.get(key) or self._known.means.get(key)
+        if mean is None:
+            self._means[key] = Mean(1, residual, residual)
+        else:
+            n = mean.n + 1
+            fast = mean.fast + (residual - mean.fast) / min(n, FAST)
+            self._means[key] = Mean(n, fast, mean.slow + (residual - mean.slow) / min(n, SLOW))
+
+    def _window(self, key: str, size: int, value: float) -> None:
+        window = self._windows.get(key) or self._known.windows.get(key)
+        self._windows[key] = (Window(size) if window is None else window).having(value)
+
+    def _recent(self, key: str, log_time: float) -> None:
+        recent = self._recents.get(key) or self._known.recents.get(key)
+        if recent is None:
+            self._recents[key] = Recent(1, (log_time,), (log_time, log_time))
+            return
+        n = recent.n + 1
+        short, long = (a + (log_time - a) / min(n, back) for a, back in zip(recent.averages, AVERAGES, strict=True))
+        self._recents[key] = Recent(n, (*recent.last, log_time)[-LAST:], (short, long))
+
+    def done(self) -> Histories:
+        """Everything known, with what was taken in."""
+        known = self._known
+        return Histories(
+            known.means.having(self._means),
+            known.recents.having(self._recents),
+            known.windows.having(self._windows),
+            self._typical,
+        )
+
+
+def _ratio_keys(kind: str, novel: int, groups: tuple[str, ...]) -> tuple[str, ...]:
+    """Windows of ratios, narrowest first."""
+    return (
+        f"{kind} {groups[EXACT]}",
+        f"{kind} {novel} {groups[WIDE]}",
+        f"{kind} {novel} {groups[FAMILY]}",
+        f"{kind} {novel} {groups[PHASE]}",
+        f"{kind} {groups[PHASE]}",
+    )
