@@ -102,8 +102,8 @@ def radius(spread: ArrayLike, n: ArrayLike, alpha: float = ALPHA) -> Array:
 class Comparison:
     """One challenger beside the champion on the rows both forecast.
 
-    Mean scores in nats, their ratio (challenger over champion) and difference (champion less challenger) with 95 % intervals from
-    resampled runs, None below five runs; `bounds` hold at every look. Wins are rows on which the challenger scored better; the
+    Mean scores, lower is better, their ratio (challenger over champion) and difference (champion less challenger) with 95 %
+    intervals from resampled runs, None below five runs; `bounds` hold at every look. Wins are rows on which the challenger scored better; the
     worst is the row on which it lost most.
     """
 
