@@ -103,8 +103,8 @@ class Comparison:
     """One challenger beside the champion on the rows both forecast.
 
     Mean scores, lower is better, their ratio (challenger over champion) and difference (champion less challenger) with 95 %
-    intervals from resampled runs, None below five runs; `bounds` hold at every look. Wins are rows on which the challenger scored better; the
-    worst is the row on which it lost most.
+    intervals from resampled runs, None below five runs; `bounds` hold at every look. Wins are rows on which the challenger scored
+    better; the worst is the row on which it lost most.
     """
 
     n: int
