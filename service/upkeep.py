@@ -26,9 +26,10 @@ log = logging.getLogger(__name__)
 IDLE_S = 0.5
 ROUND_ROWS = 10_000
 """Rows (count) of commits that one round looks at, or a single commit: what came in at once is observed in slices."""
-COURTESY = 3.0
-"""A round waits for events under way to be taken in, for as many times its own length at most: while they come in without a
-pause, learning from them gets a quarter of the time and falls behind; it is done when they rest."""
+COURTESY, AT_ONCE_S = 8.0, 0.5
+"""A round waits for events under way to be taken in, for as many times its own length at most, or for half a second where it left
+none behind: so an outcome changes answers within a second. While more come in than can be learned from, learning falls behind
+and gets a ninth of the time; it is done when they rest."""
 TROUBLED_S = 2.0
 """Pause after a round that failed: what failed may be a full disk."""
 
@@ -43,7 +44,7 @@ class Upkeep:
         self._wake, self._stopping = threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._run, name="phasecast-upkeep", daemon=True)
         self._refitter.learned(asof.count_ended(self._reader, store.last_commit))
-        self._whole = False
+        self._whole, self._behind = False, False
         try:
             self.tick()
         except StoreError as error:  # what is known answers on; what is to be written waits for room
@@ -60,6 +61,7 @@ class Upkeep:
         try:
             left = [] if self._whole else self._recover(newest)
             upto = asof.slice_end(self._reader, self._derived_to, newest, ROUND_ROWS)
+            self._behind = upto < newest
             ids = asof.touched(self._reader, self._derived_to, upto)
             if not self._whole:
                 ids = sorted({*ids, *asof.open_attempts(self._reader, newest)})
@@ -183,7 +185,8 @@ class Upkeep:
                 log.exception("a round of upkeep failed; the next one takes its work up again")
                 self._lineup.trouble = f"{type(error).__name__}: {error}"
                 pause_s = TROUBLED_S
+            way_s = COURTESY * (time.monotonic() - started_s)
             self._stopping.wait(pause_s)
-            self._lineup.intake.give_way(COURTESY * (time.monotonic() - started_s), self._stopping)
+            self._lineup.intake.give_way(way_s if self._behind else min(way_s, AT_ONCE_S), self._stopping)
             if self._derived_to < self._store.last_commit:
                 self._wake.set()
