@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -14,7 +14,8 @@ from predictors.scores import Interval, binomial_interval
 from telemetry.errors import BadField
 
 
-class Scored(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Scored:
     """One forecast and what became of it; `hit` None while its outcome is missing."""
 
     id: str
@@ -25,7 +26,8 @@ class Scored(NamedTuple):
     note: str
 
 
-class Passed(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Passed:
     """How many numbers passed the quantile forecast for them at a level; 1 - level were promised to."""
 
     level: float
@@ -47,15 +49,15 @@ class Report:
     passed: tuple[Passed, ...]
     against: Comparison | None
     worst: str | None
-    information: dict[str, int] = field(default_factory=dict)
+    information: dict[str, int]
 
     def counts(self) -> dict[str, dict[str, int]]:
-        """Hits, misses and missing of each kind."""
+        """Misses, missing and hits of each kind."""
         return {
             name: {
-                "hits": sum(one.hit is True for one in kind),
                 "misses": sum(one.hit is False for one in kind),
                 "missing": sum(one.hit is None for one in kind),
+                "hits": sum(one.hit is True for one in kind),
             }
             for name, kind in (
                 ("numbers", self.numbers),

@@ -1,0 +1,77 @@
+"""The store as it was known at a commit, continued: what was forecast beside the answers, decided, frozen and changed."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from telemetry.asof import rows_of
+from telemetry.decisions import Credit, Decision
+from telemetry.store.reader import Reader
+from telemetry.verdicts import Change, Forecast, Opening
+
+_STANDING = "{0}.known_from <= ? AND ({0}.known_until IS NULL OR {0}.known_until > ?)"
+
+
+def shadowed(reader: Reader, commit: int, newest: int) -> pa.Table:
+    """Shadow forecasts known at `commit`, each beside the first answer of the whole length and what is known of the truth.
+
+    Columns: predictor, attempt_id, phase, form, quantiles_s, beside (prediction_id, null from outside), received_ns (UTC ns of
+    the commit), champion_id, champion_ns, champion_s (quantiles; null where nothing was answered before the phase began),
+    duration_s, ended, host (null while nothing is known), run (run_id, else workflow_id, else attempt_id), after_event (whether
+    an event at or past the phase's start had come before). The `newest`, in the order in which their truth became known.
+    """
+    sql = f"""
+        WITH made AS (
+            SELECT * FROM shadow_forecasts WHERE known_from <= ? ORDER BY known_from DESC, predictor, attempt_id, phase LIMIT ?
+        ), asked AS MATERIALIZED (SELECT DISTINCT attempt_id FROM made), known AS MATERIALIZED (
+            SELECT o.attempt_id, o.phase, o.duration_s, o.ended, o.started_ns, o.known_from FROM observations o
+            WHERE o.attempt_id IN (FROM asked) AND o.segment = 0 AND o.duration_s IS NOT NULL AND {_STANDING.format("o")}
+        ), champion AS (
+            SELECT p.attempt_id, p.phase, p.prediction_id, p.made_ns, p.quantiles_s
+            FROM predictions p LEFT JOIN known k USING (attempt_id, phase)
+            WHERE p.attempt_id IN (FROM asked) AND p.elapsed_s IS NULL AND p.known_from <= ?
+                AND (k.started_ns IS NULL OR p.made_ns <= k.started_ns)
+            QUALIFY row_number() OVER (PARTITION BY p.attempt_id, p.phase ORDER BY p.made_ns, p.prediction_id) = 1
+        )
+        SELECT f.predictor, f.attempt_id, f.phase, f.form, f.quantiles_s, f.prediction_id AS beside,
+            c.committed_ns AS received_ns, p.prediction_id AS champion_id, p.made_ns AS champion_ns, p.quantiles_s AS champion_s,
+            k.duration_s, k.ended, a.host, coalesce(a.run_id, a.workflow_id, f.attempt_id) AS run,
+            EXISTS (SELECT 1 FROM events e WHERE e.attempt_id = f.attempt_id AND e.known_from <= f.known_from
+                    AND e.wall_ns >= k.started_ns) AS after_event
+        FROM made f JOIN commits c ON c.known_from = f.known_from
+            LEFT JOIN champion p ON p.attempt_id = f.attempt_id AND p.phase = f.phase
+            LEFT JOIN known k ON k.attempt_id = f.attempt_id AND k.phase = f.phase
+            LEFT JOIN attempts a ON a.attempt_id = f.attempt_id AND a.known_from <= ?
+        ORDER BY k.known_from, f.attempt_id, f.phase, f.predictor
+    """  # noqa: S608  constants of this file
+    return reader.arrow(sql, [commit, newest, commit, commit, commit, commit])
+
+
+def promotions(reader: Reader, commit: int) -> list[Change]:
+    """Versions of all decisions on who answers standing at `commit`, withdrawn ones too, in the order in which they were made."""
+    sql = f"SELECT c.* FROM changes c WHERE {_STANDING.format('c')} AND c.kind = 'promotion' ORDER BY c.made_ns, c.change_id"  # noqa: S608
+    return rows_of(Change, reader.arrow(sql, [commit, commit]))
+
+
+def forecast(reader: Reader, forecast_id: str, commit: int) -> Forecast | None:
+    """A frozen manifest known at `commit`."""
+    sql = "SELECT * FROM forecasts WHERE forecast_id = ? AND known_from <= ?"
+    return next(iter(rows_of(Forecast, reader.arrow(sql, [forecast_id, commit]))), None)
+
+
+def openings(reader: Reader, forecast_id: str, commit: int) -> list[Opening]:
+    """Every look known at `commit` that was for this manifest, or at a part of this population; the oldest first."""
+    sql = "SELECT * FROM openings WHERE (forecast_id = ? OR scored_id = ?) AND known_from <= ? ORDER BY opened_ns, opening_id"
+    return rows_of(Opening, reader.arrow(sql, [forecast_id, forecast_id, commit]))
+
+
+def decisions(reader: Reader, commit: int, newest: int) -> list[Decision]:
+    """The newest decisions known at `commit`, the oldest of them first."""
+    sql = "SELECT * FROM decisions WHERE known_from <= ? ORDER BY known_from DESC, decision_id DESC LIMIT ?"
+    return rows_of(Decision, reader.arrow(sql, [commit, newest]))[::-1]
+
+
+def credit(reader: Reader, account: str, commit: int) -> Credit | None:
+    """An account as it stands at `commit`."""
+    sql = f"SELECT c.* FROM credits c WHERE c.account = ? AND {_STANDING.format('c')}"  # noqa: S608  constants of this file
+    return next(iter(rows_of(Credit, reader.arrow(sql, [account, commit, commit]))), None)
