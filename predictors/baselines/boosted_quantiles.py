@@ -32,6 +32,10 @@ TREES = 100
 LEARNING_RATE = 0.1
 LEAVES = 31
 LEAST_LEAF = 20
+COARSE = 0.1
+"""Step of codes in standardised log time: finer ones would tell trees the time, and so what the last few rows had by chance."""
+FAMILIAR = 20
+"""Rows of a value past which counts are alike, for the same reason."""
 SEED = 20_261_129
 
 
@@ -61,7 +65,8 @@ def _features(total: Array, n: Array, pairs: Sequence[Pair]) -> tuple[Array, Arr
         mean = (total[:, level] + PSEUDO * mean) / (n[:, level] + PSEUDO)
     known = np.array([numbers_of(context) for context, _ in pairs]).reshape(len(pairs), len(NUMBERS))
     numbers = np.where(np.isnan(known), -1.0, known)
-    return np.column_stack([total / (n + PSEUDO), np.log1p(n), numbers, mean]), mean
+    codes = np.round(np.column_stack([total / (n + PSEUDO), mean]) / COARSE) * COARSE
+    return np.column_stack([codes, np.log1p(np.minimum(n, FAMILIAR)), numbers]), mean
 
 
 def encoded(rows: Rows) -> tuple[Codes, Array, Array]:
@@ -79,13 +84,14 @@ def encoded(rows: Rows) -> tuple[Codes, Array, Array]:
 
 
 def _before(group: Ints, z: Array) -> tuple[Array, Array]:
-    """Sum of z and number of the rows of the same group that came before each row."""
+    """Sum of z and number of the rows of the same group that came before each row; exact, as z is in steps of 10^-ROUND."""
     order = np.argsort(group, kind="stable")
-    total, place = np.cumsum(z[order]) - z[order], np.arange(len(z))
+    summed = np.cumsum(np.rint(z[order] * 10.0**ROUND).astype(np.int64))
+    total, place = np.append(0, summed)[: len(z)], np.arange(len(z))
     first = np.flatnonzero(np.append(True, group[order][1:] != group[order][:-1])) if len(z) else place
     start = np.repeat(first, np.diff(np.append(first, len(z))))
     sums, n = np.empty(len(z)), np.empty(len(z))
-    sums[order], n[order] = total - total[start], place - start
+    sums[order], n[order] = (total - total[start]) / 10.0**ROUND, place - start
     return sums, n
 
 

@@ -23,7 +23,7 @@ from telemetry.words import Ended
 
 PSEUDO = 25.0
 """Rows at risk that the phase's curve weighs in that of a family."""
-MOST = 20_000
+MOST = 10_000
 """Rows kept of a phase or family, the newest: curves must not cost more as history grows."""
 ENTRY, EXIT, EVENT, WEIGHT = range(4)
 """Columns of rows (n, 4): times in s, whether it completed (1 or 0), and the weight of its clock."""

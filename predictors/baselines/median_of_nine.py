@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import median
@@ -69,7 +70,7 @@ class MedianOfNine:
 
         After more than FRESH_S without an outcome the configuration's history starts anew; never where times are not told.
         """
-        log_s = float(np.log(max(duration_s, self.floor_s)))
+        log_s = math.log(max(duration_s, self.floor_s))
         centre = self._centre(configuration, phase)
         if centre is not None:
             self.ratios.add(phase, log_s - centre)
@@ -85,7 +86,7 @@ class MedianOfNine:
 
         The ratio it gave stays, and so does the last that is remembered of a phase: older ones may be gone already.
         """
-        log_s = float(np.log(max(duration_s, self.floor_s)))
+        log_s = math.log(max(duration_s, self.floor_s))
         self.configurations.take_back(configuration, log_s)
         self.phases.take_back(phase, log_s, least=1)
 
