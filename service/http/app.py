@@ -21,7 +21,20 @@ from service.http.front import Front
 from service.http.heads import BoundedHeads
 from service.http.metrics import Metrics
 from service.http.openapi import tell_scopes
-from service.http.routes import answers, events, health, hosts, overview, page, plans, reports, tokens, traces
+from service.http.routes import (
+    answers,
+    decisions,
+    events,
+    health,
+    hosts,
+    overview,
+    page,
+    plans,
+    reports,
+    shadow,
+    tokens,
+    traces,
+)
 from service.http.running import Running
 from service.lineup import Lineup
 from service.sampling import Sampling
@@ -69,7 +82,7 @@ def create_app(settings: Settings, store: Store) -> FastAPI:
     app.state.running = Running(store, lineup, settings, metrics, keyring)
     app.add_middleware(Front, settings=settings, keyring=keyring, metrics=metrics)
     problems.install(app)
-    for part in (answers, plans, events, traces, health, hosts, overview, reports, tokens, page):
+    for part in (answers, plans, events, traces, health, hosts, overview, reports, tokens, page, decisions, shadow):
         app.include_router(part.router)
     tell_scopes(app)
     return app
