@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from telemetry.columns import Columns
 from telemetry.errors import BadField, Busy, DiskFull, StoreError, StoreHeld
 from telemetry.store import writer
 from telemetry.store.batch import Batch, Receipt, Result
@@ -347,3 +348,30 @@ def test_nothing_is_acknowledged_once_the_file_is_gone(tmp_path: Path, replaced:
 def test_a_snapshot_into_a_missing_folder_is_told_so(store: Store, tmp_path: Path) -> None:
     with pytest.raises(BadField, match="there is no folder"):
         store.snapshot(tmp_path / "nowhere" / "copy.duckdb")
+
+
+def whole(*events: Event) -> Columns:
+    return Columns.of(Event, events)
+
+
+def test_columns_are_written_as_their_rows_would_be(store: Store) -> None:
+    told = store.write(
+        Batch((event("r1"),), columns=(whole(event("c1"), event("c2")), Columns.of(Attempt, [Attempt(attempt_id="a1")])))
+    )
+    assert [("c1", "new"), ("c2", "new"), ("a1", "new"), ("r1", "new")] == [(one.id, one.result) for one in told.results]
+    assert [("c1", 1), ("c2", 1), ("r1", 1)] == stored(store, "SELECT event_id, known_from FROM events ORDER BY ALL")
+
+
+def test_columns_tell_repeats_and_conflicts_within_and_before_them_in_order(store: Store) -> None:  # T08
+    store.write(Batch((), columns=(whole(event("c1"), event("c2")),)))
+    again = (event("n1"), event("c1"), event("n1"), event("c2", source="other"), event("n1", source="other"), event("n2"))
+    told = store.write(Batch((event("n2"),), columns=(whole(*again),)))
+    assert ["new", "repeat", "repeat", "conflict", "conflict", "new", "repeat"] == [one.result for one in told.results]
+    assert "source" in str(told.results[3].problem)
+    assert 4 == len(stored(store, "SELECT event_id FROM events"))
+    assert ["new", "new"] == [one.result for one in store.write(Batch((), columns=(whole(event("m1"), event("m2")),))).results]
+
+
+def test_columns_of_a_versioned_table_are_refused() -> None:
+    with pytest.raises(BadField, match="observations"):
+        Batch((), columns=(Columns.of(Observation, [observation(1.0)]),))
