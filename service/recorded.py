@@ -59,23 +59,21 @@ class Recorded:
 
 def recorded(path: Path) -> Recorded:
     """The rows of a tidy Parquet table; BadField names what is missing or unusable in it."""
-    try:
-        table = pq.read_table(path)
-    except (OSError, pa.ArrowInvalid) as error:
-        raise BadField("IN", str(path), f"give a readable Parquet file ({error})") from error
+    table = read_table(path, "IN")
     missing = [name for name in NEEDED if name not in table.column_names]
     if missing:
         raise BadField("column", ", ".join(missing), f"a table of observations needs {', '.join(NEEDED)}")
-    duration = _numbers(table, "duration_s")
+    duration = numbers(table, "duration_s")
     usable = np.isfinite(duration) & (duration >= 0.0)
     if not usable.any():
         raise BadField("duration_s", "no usable value", "there is nothing to learn from a table without durations")
     table, duration = table.filter(pa.array(usable)), duration[usable]
-    texts = {name: _texts(table, name) for name in ("observation_id", "phase", *CATEGORIES)}
-    attempt = np.nan_to_num(_numbers(table, "attempt")).astype(np.int64)
-    start = _numbers(table, "start_s")
+    words = {name: texts(table, name) for name in ("observation_id", "phase", *CATEGORIES)}
+    attempt = np.nan_to_num(numbers(table, "attempt")).astype(np.int64)
+    start = numbers(table, "start_s")
     timed = bool(np.isfinite(start).all())
-    ids, phases = [text or "" for text in texts["observation_id"]], [text or "" for text in texts["phase"]]
+    ids, phases = [text or "" for text in words["observation_id"]], [text or "" for text in words["phase"]]
+    _told_apart(ids, phases, attempt.tolist())
     first = start if timed else np.array([_rank(f"{o}/{a}") for o, a in zip(ids, attempt.tolist(), strict=True)])
     order = np.array(sorted(range(len(ids)), key=lambda i: (first[i], ids[i], phases[i], attempt[i])), dtype=np.int64)
     begun = first[order] if timed else _steps(first[order])
@@ -84,7 +82,7 @@ def recorded(path: Path) -> Recorded:
         observation_id=[ids[i] for i in order],
         attempt=attempt[order],
         phase=[phases[i] for i in order],
-        contexts=_contexts(table, texts, order),
+        contexts=_contexts(table, words, order),
         run=np.array([runs.setdefault((ids[i], int(attempt[i])), len(runs)) for i in order], dtype=np.int64),
         duration_s=duration[order],
         ended=_endings(table, order),
@@ -95,15 +93,35 @@ def recorded(path: Path) -> Recorded:
     )
 
 
-def _numbers(table: pa.Table, name: str) -> Array:
+def _told_apart(ids: list[str], phases: list[str], attempt: list[int]) -> None:
+    """BadField names a row that is there twice: outcomes are joined to answers by these names."""
+    known: set[tuple[str, str, int]] = set()
+    for row in zip(ids, phases, attempt, strict=True):
+        if row in known:
+            raise BadField("row", "/".join(map(str, row)), "give each observation_id/phase/attempt once")
+        known.add(row)
+
+
+def read_table(path: Path, option: str) -> pa.Table:
+    """A Parquet table; BadField names the option under which its path was given."""
+    try:
+        return pq.read_table(path)
+    except (OSError, pa.ArrowInvalid) as error:
+        raise BadField(option, str(path), f"give a readable Parquet file ({error})") from error
+
+
+def numbers(table: pa.Table, name: str) -> Array:
     """A column as numbers, NaN where unknown or absent."""
     if name not in table.column_names:
         return np.full(table.num_rows, np.nan)
-    values: Array = pc.cast(table[name], pa.float64(), safe=False).to_numpy(zero_copy_only=False)
+    try:
+        values: Array = pc.cast(table[name], pa.float64(), safe=False).to_numpy(zero_copy_only=False)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise BadField(name, str(table[name].type), f"give a column of numbers ({error})") from error
     return values
 
 
-def _texts(table: pa.Table, name: str) -> list[str | None]:
+def texts(table: pa.Table, name: str) -> list[str | None]:
     """A column as texts; an empty one is unknown."""
     if name not in table.column_names:
         return [None] * table.num_rows
@@ -112,17 +130,17 @@ def _texts(table: pa.Table, name: str) -> list[str | None]:
 
 def _endings(table: pa.Table, order: Ints) -> list[Ended]:
     """How each row ended; rows of a table that does not say are read as completed."""
-    found = _texts(table, "outcome")
+    found = texts(table, "outcome")
     unknown = sorted({text for text in found if text is not None and text not in ENDED})
     if unknown:
         raise BadField("outcome", ", ".join(unknown), f"give one of {', '.join(sorted(ENDED))}")
     return [ENDED[found[i] or Ended.COMPLETED.value] for i in order]
 
 
-def _contexts(table: pa.Table, texts: dict[str, list[str | None]], order: Ints) -> list[Context]:
+def _contexts(table: pa.Table, words: dict[str, list[str | None]], order: Ints) -> list[Context]:
     """What was known of each row before it began; equal ones are one object."""
-    numbers = {name: [v if np.isfinite(v) else None for v in _numbers(table, name).tolist()] for name in NUMBERS}
-    columns: list[list[Any]] = [*(texts[name] for name in CATEGORIES), *(numbers[name] for name in NUMBERS)]
+    known = {name: [v if np.isfinite(v) else None for v in numbers(table, name).tolist()] for name in NUMBERS}
+    columns: list[list[Any]] = [*(words[name] for name in CATEGORIES), *(known[name] for name in NUMBERS)]
     seen: dict[tuple[Any, ...], Context] = {}
     made = []
     for i in order:
