@@ -6,7 +6,7 @@ PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 TORCH  ?= 1
 ARGS   ?=
 
-.PHONY: demo test lint types imports slow soak bench browser venv dev torch docs clean
+.PHONY: demo test lint types imports slow soak bench accuracy browser venv dev torch docs clean
 
 demo: $(VENV)/.run $(if $(filter 0,$(TORCH)),,$(VENV)/.torch)  ## the main job on this machine, about four minutes
 	$(BIN)/phasecast demo $(if $(filter 0,$(TORCH)),--no-torch) $(ARGS)
@@ -28,6 +28,9 @@ soak: $(VENV)/.dev  ## crash tests repeated until they would have failed
 
 bench: $(VENV)/.dev  ## ratios to references measured in the same run; ARGS="ingest recorder" picks parts
 	$(BIN)/python -m benchmarks $(ARGS)
+
+accuracy: $(VENV)/.dev  ## docs/accuracy.md, measured anew on the sets in ../shared; ARGS="llm_serving" picks sets
+	$(BIN)/python -m benchmarks.accuracy $(ARGS)
 
 docs: $(VENV)/.run  ## data/README.md, written from the table definitions
 	$(BIN)/python -m telemetry.tables > data/README.md

@@ -1,0 +1,119 @@
+"""docs/accuracy.md, from what was measured and what was measured of peers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+Measured = Mapping[str, Any]
+Peers = Mapping[str, Mapping[str, Any]]
+HEAD = """# How accurate answers are on other people's timings
+
+Written by `make accuracy`; every figure comes from the `phasecast backtest` command and the scorer in `../shared/bench` on the
+sets in `../shared/datasets`. Each row is answered before its outcome is known, the last 40 % of rows count, and `calibrated` is
+what is served. Peers are what one would use instead, as measured by `../shared/bench/peers.py`; the best peer is the one with the
+lowest `crps_log` on that set.
+
+* `crps_log`: continuous ranked probability score of log time, nats, lower is better; its standard error is by cluster.
+* `crps_rel`, `pin99_rel`: CRPS and p99 pinball loss in seconds, relative to the phase's empirical distribution.
+* `cov50` ... `cov99`: share of outcomes at or below the answered quantile.
+* group error: mean error of p90 coverage over groups (host, family, phase) of 200 rows or more. `floor`: what a perfect predictor
+  would show there by chance alone, were rows independent; groups whose rows move together can't reach it.
+"""
+COLUMNS = ("crps_log", "ratio", "crps_rel", "pin99_rel", "cov50", "cov90", "cov95", "cov99", "group error", "missing", "crossing")
+
+
+def page(kept: Mapping[str, Measured], peers: Mapping[str, Peers]) -> str:
+    """The whole page."""
+    lines = [HEAD, "## Against the best peer", "", *_summary(kept, peers), "", "## In seconds", "", *_in_seconds(kept, peers)]
+    lines += ["", "## What experts weigh", "", *_weights(kept), "", "## Nothing foreseen", "", *_unforeseen(kept)]
+    lines += ["", "## What it took", "", *_took(kept)]
+    for name, measured in kept.items():
+        lines += ["", *of_set(name, measured, peers[name])]
+    return "\n".join(lines) + "\n"
+
+
+def best(peers: Peers) -> str:
+    """Name of the peer with the lowest crps_log."""
+    return min((name for name in peers if "crps_log" in peers[name]), key=lambda name: float(peers[name]["crps_log"]))
+
+
+def of_set(name: str, measured: Measured, peers: Peers) -> list[str]:
+    """One set: every model and every peer, the best first."""
+    models = {f"**{model}**": found["scores"] for model, found in measured["models"].items()}
+    leader = float(peers[best(peers)]["crps_log"])
+    ordered = sorted({**models, **peers}.items(), key=lambda one: one[1].get("crps_log", float("inf")))
+    some = next(iter(models.values()))
+    about = f"{some['n']:,} rows scored in {some['clusters']:,} clusters; measured at {measured['commit']}."
+    floor = measured["floor90"]
+    if floor is not None:
+        about += f" Floor of the group error: {floor:.4f}."
+    return [f"## {name}", "", about, "", *_table(["", *COLUMNS], (_scores(who, scores, leader) for who, scores in ordered))]
+
+
+def _scores(who: str, scores: Mapping[str, Any], leader: float) -> list[str]:
+    if "crps_log" not in scores:
+        return [who, *["-"] * len(COLUMNS)]
+    cells = [f"{scores['crps_log']:.4f} ({scores['crps_log_se']:.4f})", f"{scores['crps_log'] / leader:.2f}"]
+    cells += [f"{scores[name]:.3f}" for name in ("crps_rel", "pin99_rel", "cov50", "cov90", "cov95", "cov99")]
+    return [who, *cells, _or_dash(scores["mean_group_err90"], 4), f"{scores['missing']:.3f}", f"{scores['crossing']:.3f}"]
+
+
+def _summary(kept: Mapping[str, Measured], peers: Mapping[str, Peers]) -> list[str]:
+    head = ["set", "best peer", "its crps_log (se)", "calibrated", "aggregate", "hazards alone"]
+    head += ["p90 coverage: peer, calibrated", "group error: peer, calibrated, floor"]
+    rows = []
+    for name, measured in kept.items():
+        leader = peers[name][best(peers[name])]
+        ratios = [f"{found['scores']['crps_log'] / leader['crps_log']:.2f}" for found in measured["models"].values()]
+        own = measured["models"]["calibrated"]["scores"]
+        errors = [_or_dash(value, 3) for value in (leader["mean_group_err90"], own["mean_group_err90"], measured["floor90"])]
+        row = [name, best(peers[name]), f"{leader['crps_log']:.4f} ({leader['crps_log_se']:.4f})", *ratios]
+        rows.append([*row, f"{leader['cov90']:.3f}, {own['cov90']:.3f}", ", ".join(errors)])
+    return ["Ratios of `crps_log` to the best peer's: below 1 is better than it.", "", *_table(head, rows)]
+
+
+def _in_seconds(kept: Mapping[str, Measured], peers: Mapping[str, Peers]) -> list[str]:
+    head = ["set", *(f"{what}: {who}" for what in ("crps_rel", "pin99_rel") for who in ("best peer", "calibrated", "aggregate"))]
+    rows = []
+    for name, measured in kept.items():
+        everyone = [peers[name][best(peers[name])], *(measured["models"][m]["scores"] for m in ("calibrated", "aggregate"))]
+        rows.append([name, *(f"{who[what]:.3f}" for what in ("crps_rel", "pin99_rel") for who in everyone)])
+    return _table(head, rows)
+
+
+def _weights(kept: Mapping[str, Measured]) -> list[str]:
+    shares = {name: measured["models"]["calibrated"]["summary"]["weights"] for name, measured in kept.items()}
+    experts = list(next(iter(shares.values()), {}))
+    rows = [[name, *(f"{share[expert]:.3f}" for expert in experts)] for name, share in shares.items()]
+    return ["Mean weight of each expert in the answers about test rows.", "", *_table(["set", *experts], rows)]
+
+
+def _unforeseen(kept: Mapping[str, Measured]) -> list[str]:
+    found = {name: measured["unforeseen"] for name, measured in kept.items() if "unforeseen" in measured}
+    said = (
+        "Replayed once more with every outcome that was not known at an instant replaced by another one. Answers given by then:"
+    )
+    rows = [[name, f"{one['answers']:,}", "yes" if one["identical"] else "**no**"] for name, one in found.items()]
+    return [said, "", *_table(["set", "answers", "identical to the bit"], rows)]
+
+
+def _took(kept: Mapping[str, Measured]) -> list[str]:
+    head = ["set", "rows", "left out", "unanswered", "fits", *(f"{model}, s" for model in next(iter(kept.values()))["models"])]
+    rows = []
+    for name, measured in kept.items():
+        summaries = [found["summary"] for found in measured["models"].values()]
+        own = summaries[0]
+        row = [name, *(f"{own[what]:,}" for what in ("rows", "left_out", "unanswered", "fits"))]
+        rows.append([*row, *(f"{summary['wall_s']:.0f}" for summary in summaries)])
+    return ["Wall time of the whole command, each model asked in a process of its own.", "", *_table(head, rows)]
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+    """A Markdown table, numbers to the right."""
+    rule = ["---", *["---:"] * (len(head) - 1)]
+    return ["| " + " | ".join(row) + " |" for row in (head, rule, *rows)]
+
+
+def _or_dash(value: float | None, digits: int) -> str:
+    return "-" if value is None else f"{value:.{digits}f}"
