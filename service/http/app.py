@@ -25,6 +25,7 @@ from service.http.routes import (
     answers,
     decisions,
     events,
+    forecasts,
     health,
     hosts,
     overview,
@@ -82,7 +83,7 @@ def create_app(settings: Settings, store: Store) -> FastAPI:
     app.state.running = Running(store, lineup, settings, metrics, keyring)
     app.add_middleware(Front, settings=settings, keyring=keyring, metrics=metrics)
     problems.install(app)
-    for part in (answers, plans, events, traces, health, hosts, overview, reports, tokens, page, decisions, shadow):
+    for part in (answers, plans, events, traces, health, hosts, overview, reports, tokens, page, decisions, shadow, forecasts):
         app.include_router(part.router)
     tell_scopes(app)
     return app
