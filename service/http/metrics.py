@@ -41,8 +41,8 @@ class Metrics:
         )
         self._ingested = Counter(
             "phasecast_ingest_items_total",
-            "Items sent to the API, by table and what became of them.",
-            ("table", "result"),
+            "Items sent to the API: rows of a table, or spans, by what became of them.",
+            ("kind", "result"),
             registry=self.registry,
         )
         self._by_status: Tally[str] = Tally()
@@ -55,10 +55,10 @@ class Metrics:
             self._answers.labels(kind, status).inc(count)
             self._by_status[status] += count
 
-    def ingested(self, table: str, results: Iterable[str]) -> None:
+    def ingested(self, kind: str, results: Iterable[str]) -> None:
         """Count items of a batch by what became of them."""
         for result, count in Tally(results).items():
-            self._ingested.labels(table, result).inc(count)
+            self._ingested.labels(kind, result).inc(count)
 
     @property
     def share_calibrated(self) -> float:

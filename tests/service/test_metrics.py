@@ -10,6 +10,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from predictors.contexts import Context
 from predictors.synthetic import runs
 from service.client.sync import Client
+from service.http.routes.traces import EXAMPLE
 from tests.service.living import Served, until
 
 SEEN = next(run for run in runs(80, seed=7) if run.attempt.host == "north" and run.events[-1].kind == "resource_released")
@@ -68,6 +69,29 @@ def test_times_of_requests_are_told_by_route_not_by_path(http: httpx.Client) -> 
     http.get("/no/such/path")
     http.request("PATCH", "/no/such/path")
     assert before + 2 == value(http, name, **other), "nobody can make names without end"
+
+
+def test_items_sent_are_counted_by_what_became_of_them(http: httpx.Client) -> None:
+    before = {result: value(http, "ingest_items_total", kind="events", result=result) for result in ("new", "repeat", "refused")}
+    event = {
+        "event_id": "of-metrics",
+        "attempt_id": "of-metrics",
+        "kind": "heartbeat",
+        "wall_ns": 1764400000000000000,
+        "source": "t",
+    }
+    Client(http).ingest([], [event, event, {**event, "kind": "nap"}])
+    after = {result: value(http, "ingest_items_total", kind="events", result=result) for result in before}
+    assert {result: n + 1 for result, n in before.items()} == after
+
+
+def test_spans_are_counted_as_well(http: httpx.Client) -> None:
+    before = {result: value(http, "ingest_items_total", kind="spans", result=result) for result in ("taken", "refused")}
+    good = EXAMPLE["resourceSpans"][0]["scopeSpans"][0]["spans"][0]
+    spans = [good, {**good, "spanId": "00f067aa0ba902b7", "startTimeUnixNano": "soon"}]
+    Client(http).traces({"resourceSpans": [{"scopeSpans": [{"spans": spans}]}]})
+    after = {result: value(http, "ingest_items_total", kind="spans", result=result) for result in before}
+    assert {result: n + 1 for result, n in before.items()} == after
 
 
 def test_the_state_is_that_of_the_moment(http: httpx.Client, asked: httpx.Client) -> None:

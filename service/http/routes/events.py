@@ -50,4 +50,7 @@ async def post_events(request: Request) -> Response:
         prepared = ingest.read(raw)
         receipt = await asyncio.wrap_future(at.store.submit(prepared.batch))
         at.lineup.sightings.note(receipt.commit, *prepared.new(receipt))
-    return Response(orjson.dumps(ingest.reply(prepared, receipt)), media_type="application/json")
+    told = ingest.reply(prepared, receipt)
+    for table in ("attempts", "events"):
+        at.metrics.ingested(table, [one["result"] for one in told[table]])
+    return Response(orjson.dumps(told), media_type="application/json")

@@ -110,7 +110,9 @@ async def post_traces(request: Request) -> Response:
         answer = problem(503, "busy" if isinstance(error, Busy) else "disk-full", error.field, error.got, error.fix)
         answer.headers["Retry-After"] = str(RETRY_S)
         return answer
-    return _reply(media_type, len(refused) + len(conflicts), [*refused, *conflicts.values()])
+    n_rejected = len(refused) + len(conflicts)
+    at.metrics.ingested("spans", ["taken"] * (len(done) - len(conflicts)) + ["refused"] * n_rejected)
+    return _reply(media_type, n_rejected, [*refused, *conflicts.values()])
 
 
 def _read(raw: bytes, media_type: str) -> tuple[list[Taken], list[str]]:
