@@ -30,6 +30,8 @@ from telemetry.words import Ended
 EXPERTS = ("hazards", "median_of_nine", "moving_average", "configuration", "phase", "forest")
 PRIOR: Array = np.array([3.0, 1.0, 1.0, 1.0, 1.0, 1.0]) / 8.0
 """Weights before any outcome is known: the model of record first."""
+MEMO = 20_000
+"""Answers remembered until something is learned."""
 SHORTEST = np.log(1e-9)
 """Log of the store's resolution in s."""
 APART = 1e-10 * np.arange(len(GRID))
@@ -50,6 +52,7 @@ class Ensemble:
     lessons: Lessons = field(default_factory=Lessons)
     pending: Mapping[str, Asked] = field(default_factory=dict)
     told: tuple[Told, ...] = ()
+    memo: dict[tuple[Context, str], Asked] = field(default_factory=dict, repr=False, compare=False)
 
     @property
     def commit(self) -> int:
@@ -95,16 +98,24 @@ class Ensemble:
 
     def ask(self, contexts: Sequence[Context], phases: Sequence[str]) -> list[Asked]:
         """What every expert says of each pair, and their weighted average; NoEvidence names phases without a known outcome."""
-        places: dict[tuple[Context, str], int] = {}
-        where = [places.setdefault(pair, len(places)) for pair in zip(contexts, phases, strict=True)]
-        pairs = list(places)
+        asked = zip(contexts, phases, strict=True)
+        pairs = list(dict.fromkeys(pair for pair in asked if pair not in self.memo))
+        if pairs:
+            made = self._made(pairs)
+            if len(self.memo) + len(pairs) <= MEMO:
+                self.memo.update(made)
+        else:
+            made = {}
+        return [made[pair] if pair in made else self.memo[pair] for pair in zip(contexts, phases, strict=True)]
+
+    def _made(self, pairs: list[tuple[Context, str]]) -> dict[tuple[Context, str], Asked]:
+        """Answers of distinct pairs."""
         curves = self.record.predict([context for context, _ in pairs], [phase for _, phase in pairs]).curves
         zero = [float(-np.expm1(-curve.atom)) for curve in curves]
         record = [_positive(curve, z) for curve, z in zip(curves, zero, strict=True)]
         features = np.stack([self.histories.features(*pair, row) for pair, row in zip(pairs, record, strict=True)])
         grown = self.forest.log_quantiles(features) if self.forest is not None else np.full((len(pairs), len(GRID)), np.nan)
-        made = [self._asked(pair, zero[i], record[i], features[i], grown[i]) for i, pair in enumerate(pairs)]
-        return [made[i] for i in where]
+        return {pair: self._asked(pair, zero[i], record[i], features[i], grown[i]) for i, pair in enumerate(pairs)}
 
     def _asked(self, pair: tuple[Context, str], zero: float, record: Array, features: Array, grown: Array) -> Asked:
         """One pair's answer; an expert that stands aside answers as the model of record."""
@@ -123,8 +134,9 @@ class Ensemble:
         path = judged_path(*pair, novelty(self.histories.known(*pair)))
         weights = self.weights.at(path)
         kept = experts.astype(np.float32)
-        mixed = np.maximum.accumulate(np.maximum(weights @ kept, SHORTEST))
-        return Asked(*pair, path, kept, weights, mixed, zero, centre, centres, features.astype(np.float32))
+        limit = furthest(whole, self.outcomes(pair[1]), float(weights @ kept[:, MIDDLE]))
+        mixed = np.maximum.accumulate(np.maximum(np.minimum(weights @ kept, limit), SHORTEST))
+        return Asked(*pair, path, limit, kept, weights, mixed, zero, centre, centres, features.astype(np.float32))
 
     def after(self, changes: Sequence[Change], commit: int) -> Ensemble:
         """The model that also knows `changes` up to `commit`: new rows are asked first, then outcomes are taken in, in order."""
@@ -153,6 +165,7 @@ class Ensemble:
             lessons=self.lessons.having(lessons),
             pending=pending,
             told=tuple(told),
+            memo={},
         )
 
     def _begun(self, changes: Sequence[Change]) -> dict[str, Asked]:
@@ -170,7 +183,19 @@ class Ensemble:
 
     def refounded(self, record: HierarchicalHazards, forest: Forest | None) -> Ensemble:
         """The same memory over experts fitted anew."""
-        return replace(self, record=record, forest=forest if forest is not None else self.forest, told=())
+        return replace(self, record=record, forest=forest if forest is not None else self.forest, told=(), memo={})
+
+
+def furthest(whole: Array | None, n: int, middle: float) -> Array:
+    """Log times at GRID that no quantile may pass, shape (len(GRID),): those of the whole phase, moved up to the answer's median.
+
+    Whatever is known of a context narrows what is known of its phase: an upper tail wider than the phase's is not evidence. Levels
+    that the phase's n outcomes do not reach stay open.
+    """
+    if whole is None:
+        return np.full(len(GRID), np.inf)
+    reached = (GRID > 0.5) & (n / (n + 1.0) >= GRID)
+    return np.where(reached, whole + max(middle - float(whole[MIDDLE]), 0.0), np.inf)
 
 
 def _positive(curve: Curve, zero: float) -> Array:

@@ -7,11 +7,12 @@ answered obeys the same laws as any other distribution: levels are mapped by one
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from scipy.special import ndtri
 
+from calibrate.conformal.checked import checked
 from calibrate.conformal.pit import Placed, Recalibration, place_in
 from predictors.aggregate import shares
 from predictors.causes import Incidence
@@ -93,13 +94,17 @@ class Calibrated:
         contexts, phases = [context for context, _ in pairs], [phase for _, phase in pairs]
         known = self.inner.record.predict(contexts, phases)
         asked = self.inner.ask(contexts, phases)
-        return [answer(self.calibrated(one), one.zero, support) for one, support in zip(asked, known.support, strict=True)]
+        return [
+            answer(self.calibrated(one), one.zero, replace(support, checked=checked(self.recalibration, one.path)))
+            for one, support in zip(asked, known.support, strict=True)
+        ]
 
     def calibrated(self, asked: Asked) -> Array:
         """Recalibrated log quantiles at GRID of the positive part, shape (len(GRID),)."""
         whole = asked.zero + (1.0 - asked.zero) * GRID
         levels = (self.recalibration.asked(asked.path, whole) - asked.zero) / (1.0 - asked.zero)
-        return read_at(asked.mixed, levels)
+        read = np.minimum(read_at(asked.mixed, levels), asked.limit)
+        return np.maximum.accumulate(read)  # the limit begins past the median, which it may lie below
 
     def after(self, changes: Sequence[Change], commit: int) -> Calibrated:
         """The model that also knows `changes` up to `commit`."""

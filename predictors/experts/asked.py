@@ -17,13 +17,15 @@ class Asked:
     """One row, as answered.
 
     `experts` (n_experts, len(GRID)) are log quantiles of the positive part, `mixed` (len(GRID),) their weighted average; `zero`
-    is the probability of a duration of zero. `features` are what trees looked at, `centre` the model of record's centre. `path`
+    is the probability of a duration of zero. `limit` (len(GRID),) are the log times that no quantile
+    may pass. `features` are what trees looked at, `centre` the model of record's centre. `path`
     are the nodes in which the answer is judged; `crowd` counts the rows asked at the same instant at each of them.
     """
 
     context: Context
     phase: str
     path: tuple[str, ...]
+    limit: Array
     experts: NDArray[np.float32]
     weights: Array
     mixed: Array

@@ -24,8 +24,8 @@ FAST, SLOW = 8, 64
 LAST = 9
 AVERAGES = (8, 30)
 """Outcomes over which a configuration's two moving averages reach back."""
-SMALL, LARGE = 64, 400
-"""Sizes of windows of a group's durations; of a phase's durations, and of ratios."""
+SMALL, LARGE, WHOLE = 64, 400, 2000
+"""Sizes of windows of a group's durations, of ratios, and of a phase's durations."""
 LEAST_RATIOS = 20
 POOLING = (10.0, 10.0, 5.0)
 """Outcomes that the wider group's quantiles weigh: for family, host and family and model, configuration."""
@@ -155,7 +155,7 @@ class Learning:
             for kind, there in (("median", centres.median), ("average", centres.average)):
                 for key in _ratio_keys(kind, centres.novel, groups):
                     self._window(key, LARGE, log_time - there)
-        self._window(groups[PHASE], LARGE, log_time)
+        self._window(groups[PHASE], WHOLE, log_time)
         for place in (FAMILY, WIDE, EXACT):
             self._window(groups[place], SMALL, log_time)
         self._recent(groups[EXACT], log_time)

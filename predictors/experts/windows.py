@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from functools import cached_property
+from collections.abc import Callable
+from functools import cache, cached_property
+from operator import itemgetter
 
 import numpy as np
 
 from predictors.distribution import GRID, Array
+
+Pick = Callable[[tuple[float, ...]], tuple[float, ...]]
 
 
 class Window:
@@ -33,5 +37,14 @@ class Window:
     @cached_property
     def quantiles(self) -> Array:
         """Quantiles at GRID, shape (len(GRID),): linear between the ranks i / (n + 1), flat past the outer ones."""
-        ranked = np.array(self._ranked)
-        return np.asarray(np.interp(GRID * (len(ranked) + 1) - 1.0, np.arange(len(ranked)), ranked))
+        low, high, share = _places(len(self._ranked))
+        return np.array(low(self._ranked)) * (1.0 - share) + np.array(high(self._ranked)) * share
+
+
+@cache
+def _places(n: int) -> tuple[Pick, Pick, Array]:
+    """Which of n ranked values lie below and above each level of GRID, and how far it lies between them."""
+    at = np.clip(GRID * (n + 1) - 1.0, 0.0, n - 1.0)
+    low = np.floor(at).astype(int)
+    high = np.minimum(low + 1, n - 1)
+    return itemgetter(*low.tolist()), itemgetter(*high.tolist()), at - low
