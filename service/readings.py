@@ -14,6 +14,7 @@ class GrantOut(BaseModel):
 
     grant_id: str
     granted_by: str
+    host: str
     probes: list[str]
     not_before_ns: int
     expires_ns: int
@@ -23,6 +24,7 @@ class GrantOut(BaseModel):
     max_threads: int
     max_memory_bytes: int
     max_disk_bytes: int
+    max_gpu_fraction: float
 
 
 class RateOut(BaseModel):
@@ -30,8 +32,14 @@ class RateOut(BaseModel):
 
     name: str
     median: float
+    low: Annotated[float, Field(description="Lower end of the interval of the median, at least 95 % from six samples on.")]
+    high: Annotated[float, Field(description="Upper end.")]
     spread: Annotated[float, Field(description="Standard deviation as a share of the median.")]
     samples: Annotated[int, Field(description="Measurements (count) behind it.")]
+    backend: Annotated[str | None, Field(description="What computed it, such as torch 2.13.0.")]
+    device: Annotated[str | None, Field(description="UUID of the GPU it is of; null for the host's own parts.")]
+    contended: Annotated[bool, Field(description="Measured beside other work: never part of the baseline.")]
+    baseline: Annotated[float | None, Field(description="Newest uncontended median under this condition; null if there is none.")]
     complaints: Annotated[list[str], Field(description="What speaks against trusting it, and what to do.")]
 
 
@@ -44,7 +52,9 @@ class ProfileOut(BaseModel):
     age_s: float
     partial: Annotated[bool, Field(description="Stopped before all probes were done.")]
     versions: Annotated[int, Field(description="Profiles (count) of this host so far.")]
-    condition: dict[str, str | int | float | None]
+    version: Annotated[int, Field(description="Number of the condition it was measured under; a change opens another.")]
+    changes: Annotated[list[str], Field(description="What changed since the profile before, in words.")]
+    condition: dict[str, str | bool | int | float | None]
     rates: list[RateOut]
     grant: GrantOut | None
 

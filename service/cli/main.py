@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 from pydantic import ValidationError
 
-from service.cli import answer, backtest, freeze, host, imports, keep, serve, shadow, token
+from service.cli import answer, backtest, calibrate, freeze, grant, host, hosts, imports, keep, serve, shadow, token
 from service.cli.options import Failure
 from telemetry.errors import (
     CeilingTooSmall,
@@ -75,6 +75,9 @@ app.command()(keep.export)
 app.command()(keep.backup)
 app.command()(keep.restore)
 app.command()(keep.compact)
+app.command()(calibrate.calibrate)
+app.add_typer(hosts.app, name="hosts")
+app.add_typer(grant.app, name="grant")
 app.command()(freeze.freeze)
 app.command()(freeze.score)
 app.add_typer(shadow.app, name="shadow")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import orjson
 import typer
@@ -12,6 +12,10 @@ import typer
 from service.settings import default_store
 from telemetry.errors import BadField, PhasecastError
 
+if TYPE_CHECKING:
+    from rich.console import Console
+
+PAGE_WIDTH = 160
 StoreOption = Annotated[
     Path | None,
     typer.Option("--store", help="The store's file. Default: $PHASECAST_STORE, else store.duckdb in your data directory."),
@@ -25,6 +29,14 @@ def store_path(given: Path | None) -> Path:
     if path.exists() and not path.is_file():
         raise BadField("--store", str(path) if str(path) != "." else "", "name a file, such as work.duckdb")
     return path
+
+
+def page_console() -> Console:
+    """A console for tables; where it is no terminal, wide enough for them."""
+    from rich.console import Console
+
+    console = Console()
+    return console if console.is_terminal else Console(width=PAGE_WIDTH)
 
 
 def print_json(value: object) -> None:

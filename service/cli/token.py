@@ -34,7 +34,7 @@ def add(
     expires_in_s = None if expires_days is None else expires_days * DAY_S
     scopes = [one.value for one in scope]
     path = store_path(store)
-    with _served(path) as api:
+    with served(path) as api:
         made = api.add_token(name, scopes, expires_in_s).model_dump() if api else _add(path, name, scopes, expires_in_s)
     if json:
         print_json(made)
@@ -49,7 +49,7 @@ def add(
 def list_tokens(store: StoreOption = None, json: JsonOption = False) -> None:
     """List tokens: what each is for, how it ends, and until when it is good."""
     path = store_path(store)
-    with _served(path) as api:
+    with served(path) as api:
         found = [token.model_dump() for token in api.tokens().tokens] if api else _listed(path)
     if json:
         print_json({"tokens": found})
@@ -66,7 +66,7 @@ def revoke(
 ) -> None:
     """End a token at once."""
     path = store_path(store)
-    with _served(path) as api:
+    with served(path) as api:
         ended = api.revoke_token(token_id).model_dump() if api else _revoke(path, token_id)
     if json:
         print_json(ended)
@@ -77,13 +77,13 @@ def revoke(
 def _line(token: dict[str, Any]) -> str:
     """A token for people."""
     state = "revoked" if token["revoked_ns"] else "in force" if token["in_force"] else "expired"
-    until = f" until {_minute(token['expires_ns'])}" if token["expires_ns"] else ""
-    good_for, made = ", ".join(token["scopes"]), _minute(token["created_ns"])
+    until = f" until {minute(token['expires_ns'])}" if token["expires_ns"] else ""
+    good_for, made = ", ".join(token["scopes"]), minute(token["created_ns"])
     return f"{token['token_id']} ...{token['last_four']} {token['name']}: {good_for}; made {made}; {state}{until}"
 
 
 @contextmanager
-def _served(path: Path) -> Iterator[Client | None]:
+def served(path: Path) -> Iterator[Client | None]:
     """A client of the API that holds the store; None where nobody serves it."""
     from service.client.sync import Client, http_client
     from service.settings import default_token
@@ -144,6 +144,6 @@ def _told(row: Any) -> dict[str, Any]:
     return TokenOut.of(row, time.time_ns()).model_dump()
 
 
-def _minute(wall_ns: int) -> str:
+def minute(wall_ns: int) -> str:
     """An instant in UTC, to the minute."""
     return time.strftime("%Y-%m-%d %H:%MZ", time.gmtime(wall_ns / 1e9))

@@ -11,8 +11,9 @@ import httpx
 from service.client import calls
 from service.client.fallback import Fallback
 from service.client.sync import AWAY, TIMEOUT_S, authorization, away, headers_of
+from service.host_schemas import CalibrationOut, CalibrationsOut, ChangesOut, GrantsOut
 from service.plan_schemas import ChancesOut, LatestStartsOut, ScenariosOut
-from service.readings import ContextsOut, CoverageOut, HostsOut, OverviewOut, ProfileOut, RunningOut
+from service.readings import ContextsOut, CoverageOut, GrantOut, HostsOut, OverviewOut, ProfileOut, RunningOut
 from service.schemas import AnswersOut
 from service.token_schemas import TokenMadeOut, TokenOut, TokensOut
 
@@ -104,6 +105,38 @@ class AsyncClient:
     async def profile(self, host: str) -> ProfileOut:
         """The newest measured profile of a host."""
         return calls.answer(ProfileOut, *await self._send(calls.profile(host)))
+
+    async def changes(self, host: str, before: str | None = None, after: str | None = None) -> ChangesOut:
+        """What differs between two profiles of a host, in words."""
+        return calls.answer(ChangesOut, *await self._send(calls.changes(host, before, after)))
+
+    async def grants(self) -> GrantsOut:
+        """Grants there are."""
+        return calls.answer(GrantsOut, *await self._send(calls.GRANTS))
+
+    async def give_grant(self, terms: Mapping[str, Any]) -> GrantOut:
+        """Permit measuring a host."""
+        return calls.answer(GrantOut, *await self._send(calls.give_grant(terms)))
+
+    async def withdraw_grant(self, grant_id: str) -> GrantOut:
+        """End a grant at once; what runs under it is stopped."""
+        return calls.answer(GrantOut, *await self._send(calls.withdraw_grant(grant_id)))
+
+    async def calibrate(self, asked: Mapping[str, Any]) -> CalibrationOut:
+        """Measure the API's own host under a grant, or tell what that would be."""
+        return calls.answer(CalibrationOut, *await self._send(calls.calibrate(asked)))
+
+    async def calibrations(self) -> CalibrationsOut:
+        """Runs of probes since the API started."""
+        return calls.answer(CalibrationsOut, *await self._send(calls.CALIBRATIONS))
+
+    async def calibration(self, run_id: str) -> CalibrationOut:
+        """How far a run of probes has come."""
+        return calls.answer(CalibrationOut, *await self._send(calls.calibration(run_id)))
+
+    async def stop_calibration(self, run_id: str) -> CalibrationOut:
+        """Have a run of probes stopped within a second."""
+        return calls.answer(CalibrationOut, *await self._send(calls.stop_calibration(run_id)))
 
     async def coverage(self, newest: int | None = None) -> CoverageOut:
         """Whether the newest answers came true."""

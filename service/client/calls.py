@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 import orjson
 from pydantic import BaseModel
@@ -112,6 +112,37 @@ def profile(host: str) -> Call:
     return Call("GET", f"/v1/hosts/{quote(host, safe='')}/profile")
 
 
+def changes(host: str, before: str | None = None, after: str | None = None) -> Call:
+    """Ask what differs between two profiles of a host."""
+    asked = urlencode({name: value for name, value in (("before", before), ("after", after)) if value is not None})
+    return Call("GET", f"/v1/hosts/{quote(host, safe='')}/changes" + (f"?{asked}" if asked else ""))
+
+
+def give_grant(terms: Mapping[str, Any]) -> Call:
+    """Permit measuring; `terms` as in GrantIn."""
+    return Call("POST", "/v1/grants", orjson.dumps(dict(terms)), repeatable=False)
+
+
+def withdraw_grant(grant_id: str) -> Call:
+    """Ask to end a grant."""
+    return Call("DELETE", f"/v1/grants/{quote(grant_id, safe='')}")
+
+
+def calibrate(asked: Mapping[str, Any]) -> Call:
+    """Measure the API's own host; `asked` as in CalibrationIn."""
+    return Call("POST", "/v1/calibrations", orjson.dumps(dict(asked)), repeatable=False)
+
+
+def calibration(run_id: str) -> Call:
+    """Ask how far a run of probes has come."""
+    return Call("GET", f"/v1/calibrations/{quote(run_id, safe='')}")
+
+
+def stop_calibration(run_id: str) -> Call:
+    """Ask to stop a run of probes."""
+    return Call("DELETE", f"/v1/calibrations/{quote(run_id, safe='')}")
+
+
 def coverage(newest: int | None = None) -> Call:
     """Ask whether the newest answers came true."""
     return Call("GET", "/v1/reports/coverage" + (f"?newest={newest}" if newest is not None else ""))
@@ -137,6 +168,8 @@ CONTEXTS = Call("GET", "/v1/contexts")
 RUNNING = Call("GET", "/v1/running")
 HOSTS = Call("GET", "/v1/hosts")
 TOKENS = Call("GET", "/v1/tokens")
+GRANTS = Call("GET", "/v1/grants")
+CALIBRATIONS = Call("GET", "/v1/calibrations")
 
 
 def _kinds(above: type[PhasecastError]) -> Iterator[tuple[str, type[PhasecastError]]]:

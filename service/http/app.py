@@ -23,9 +23,11 @@ from service.http.metrics import Metrics
 from service.http.openapi import tell_scopes
 from service.http.routes import (
     answers,
+    calibrations,
     decisions,
     events,
     forecasts,
+    grants,
     health,
     hosts,
     overview,
@@ -38,6 +40,7 @@ from service.http.routes import (
 )
 from service.http.running import Running
 from service.lineup import Lineup
+from service.measuring import Calibrations
 from service.sampling import Sampling
 from service.settings import Settings, is_loopback
 from service.upkeep import Upkeep
@@ -74,16 +77,33 @@ def create_app(settings: Settings, store: Store) -> FastAPI:
         finally:
             if sampling is not None:
                 sampling.stop()
+            measuring.close()
             upkeep.stop()
 
-    metrics, keyring = Metrics(store, lineup), Keyring(store)
+    metrics, keyring, measuring = Metrics(store, lineup), Keyring(store), Calibrations(store)
     app = FastAPI(
         title="Phasecast", version="0.1.0", lifespan=lifespan, docs_url=None, redoc_url=None, responses=problems.DOCUMENTED
     )
-    app.state.running = Running(store, lineup, settings, metrics, keyring)
+    app.state.running = Running(store, lineup, settings, metrics, keyring, measuring)
     app.add_middleware(Front, settings=settings, keyring=keyring, metrics=metrics)
     problems.install(app)
-    for part in (answers, plans, events, traces, health, hosts, overview, reports, tokens, page, decisions, shadow, forecasts):
+    for part in (
+        answers,
+        plans,
+        events,
+        traces,
+        health,
+        hosts,
+        grants,
+        calibrations,
+        overview,
+        reports,
+        tokens,
+        page,
+        decisions,
+        shadow,
+        forecasts,
+    ):
         app.include_router(part.router)
     tell_scopes(app)
     return app

@@ -9,6 +9,7 @@ from fastapi import Request
 from service.http.bodies import Bodies
 from service.http.metrics import Metrics
 from service.lineup import Lineup
+from service.measuring import Calibrations
 from service.settings import Settings
 from telemetry.store.file import Store
 from telemetry.tokens import Keyring
@@ -23,6 +24,7 @@ class Running:
     settings: Settings
     metrics: Metrics
     keyring: Keyring
+    calibrations: Calibrations
     bodies: Bodies = field(default_factory=Bodies)
 
 

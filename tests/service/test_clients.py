@@ -36,10 +36,24 @@ ASKED: dict[str, tuple[Any, ...]] = {
     "ingest": ([{"attempt_id": "of-clients"}], []),
     "traces": ({"resourceSpans": []},),
     "coverage": (10,),
-    **dict.fromkeys(("overview", "contexts", "running", "hosts", "tokens", "alive", "ready", "metrics"), ()),
+    **dict.fromkeys(
+        ("overview", "contexts", "running", "hosts", "tokens", "grants", "calibrations", "alive", "ready", "metrics"), ()
+    ),
 }
 """Every call that a server which has learned answers, with arguments."""
-OTHERS = {"profile", "add_token", "revoke_token", "snapshot"}
+BY_NAME: dict[str, tuple[Any, ...]] = {
+    "profile": ("{host}",),
+    "changes": ("{host}",),
+    "add_token": ("n", ["query"]),
+    "revoke_token": ("{token_id}",),
+    "give_grant": ({},),
+    "withdraw_grant": ("{grant_id}",),
+    "calibrate": ({},),
+    "calibration": ("{run_id}",),
+    "stop_calibration": ("{run_id}",),
+}
+"""Calls about one thing by name, or that need a body of their own."""
+OTHERS = BY_NAME.keys() | {"snapshot"}
 GIVEN = (
     "prediction_id",
     "answer_id",
@@ -119,8 +133,7 @@ def test_every_call_of_the_api_has_one_of_the_client(answering: Served) -> None:
         return httpx.Response(400)
 
     client = Client(httpx.Client(base_url="http://127.0.0.1", transport=httpx.MockTransport(note)))
-    more: dict[str, tuple[Any, ...]] = {"profile": ("{host}",), "add_token": ("n", ["query"]), "revoke_token": ("{token_id}",)}
-    for name, arguments in (ASKED | more).items():
+    for name, arguments in (ASKED | BY_NAME).items():
         with pytest.raises(NotReached):
             getattr(client, name)(*arguments)
     covered = {(method, path.replace("%7B", "{").replace("%7D", "}")) for method, path in sent} | {("get", "/v1/snapshot")}

@@ -80,6 +80,9 @@ CALLS = [
     ("GET", "/v1/snapshot", "admin"),
     ("GET", "/v1/tokens", "admin"),
     ("DELETE", "/v1/tokens/abc", "admin"),
+    ("POST", "/v1/grants", "admin"),
+    ("GET", "/v1/calibrations", "admin"),
+    ("DELETE", "/v1/calibrations/abc", "admin"),
     ("POST", "/v1/nothing", "admin"),
     ("GET", "/v1/tokensmith", "query"),
 ]

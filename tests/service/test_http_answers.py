@@ -140,6 +140,9 @@ def test_every_example_of_the_documentation_works(http: httpx.Client) -> None:
             assert body["example"].keys() <= body["schema"]["properties"].keys()
             assert {"200", "409", "413", "422"} <= call["responses"].keys()
             reply = http.post(path, json=body["example"])
+            if path == "/v1/calibrations":  # it names a grant that nobody gave
+                assert (403, "grant") == (reply.status_code, reply.json()["field"])
+                continue
         elif "{" in path:
             continue  # asks for one thing by name
         else:

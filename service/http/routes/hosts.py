@@ -1,20 +1,21 @@
-"""GET /v1/hosts and /v1/hosts/{host}/profile: what is known of the machines work runs on."""
+"""GET /v1/hosts, /v1/hosts/{host}/profile and /changes: what is known of the machines work runs on."""
 
 from __future__ import annotations
 
 import time
 from collections import Counter
+from typing import Annotated
 
-import orjson
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Query, Request
 
+from service.host_schemas import ChangesOut
+from service.hosting import changes_out, profile_out, profiles_of
 from service.http.running import running
-from service.readings import GrantOut, HostOut, HostsOut, ProfileOut, RateOut
+from service.readings import HostOut, HostsOut, ProfileOut
 from telemetry import asof
-from telemetry.errors import UnknownId
-from telemetry.tables import Grant
 
 router = APIRouter(prefix="/v1/hosts", tags=["hosts"])
+ProfileId = Annotated[str | None, Query(max_length=200)]
 
 
 @router.get("", response_model=HostsOut)
@@ -44,36 +45,19 @@ def get_hosts(request: Request) -> HostsOut:
 
 @router.get("/{host:path}/profile", response_model=ProfileOut)
 def get_profile(host: str, request: Request) -> ProfileOut:
-    """Give the newest profile of a host: rates with spread and complaints, condition, and the grant it was measured under."""
+    """Give the newest profile of a host: rates with interval and complaints, condition, and the grant it was measured under."""
     at = running(request)
     commit = at.store.last_commit
     with at.store.reader() as reader:
-        mine = [row for row in asof.profiles(reader, commit) if row.host == host]
+        mine = profiles_of(asof.profiles(reader, commit), host)
         grants = asof.grants(reader, commit)
-    if not mine:
-        raise UnknownId("host", host, "it was never measured here; GET /v1/hosts lists hosts, those with a profile_id were")
-    newest, now_ns = mine[0], time.time_ns()
-    return ProfileOut(
-        profile_id=newest.profile_id,
-        host=newest.host,
-        measured_ns=newest.measured_ns,
-        age_s=max(0.0, (now_ns - newest.measured_ns) / 1e9),
-        partial=newest.partial,
-        versions=len(mine),
-        condition=orjson.loads(newest.condition),
-        rates=[
-            RateOut(name=name, **{key: told[key] for key in ("median", "spread", "samples", "complaints")})
-            for name, told in orjson.loads(newest.rates).items()
-        ],
-        grant=_grant(grants.get(newest.grant_id), now_ns),
-    )
+    return profile_out(mine, grants, time.time_ns())
 
 
-def _grant(grant: Grant | None, now_ns: int) -> GrantOut | None:
-    """The grant, and whether it still permits anything."""
-    if grant is None:
-        return None
-    revoked = grant.revoked_ns is not None and grant.revoked_ns <= now_ns
-    in_force = grant.not_before_ns <= now_ns < grant.expires_ns and not revoked
-    told = grant.model_dump(include=set(GrantOut.model_fields))
-    return GrantOut(**told, in_force=in_force)
+@router.get("/{host:path}/changes", response_model=ChangesOut)
+def get_changes(host: str, request: Request, before: ProfileId = None, after: ProfileId = None) -> ChangesOut:
+    """Tell in words what differs between two profiles of a host; by default since the condition before the present one."""
+    at = running(request)
+    with at.store.reader() as reader:
+        mine = profiles_of(asof.profiles(reader, at.store.last_commit), host)
+    return changes_out(mine, before, after)
