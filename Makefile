@@ -6,7 +6,7 @@ PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 TORCH  ?= 1
 ARGS   ?=
 
-.PHONY: demo test lint types imports slow soak bench accuracy browser venv dev torch docs clean
+.PHONY: demo test lint types imports slow soak bench accuracy truth browser venv dev torch docs clean
 
 demo: $(VENV)/.run $(if $(filter 0,$(TORCH)),,$(VENV)/.torch)  ## the main job on this machine, about four minutes
 	$(BIN)/phasecast demo $(if $(filter 0,$(TORCH)),--no-torch) $(ARGS)
@@ -31,6 +31,9 @@ bench: $(VENV)/.dev  ## ratios to references measured in the same run; ARGS="ing
 
 accuracy: $(VENV)/.dev  ## docs/accuracy.md, measured anew on the sets in ../shared; ARGS="llm_serving" picks sets
 	$(BIN)/python -m benchmarks.accuracy $(ARGS)
+
+truth: $(VENV)/.dev  ## the engine in worlds whose laws are known; SITUATION= FAMILY= SEED= pick, ARGS="--jobs 4"
+	$(BIN)/python -m benchmarks.truth $(if $(SITUATION),--situation "$(SITUATION)") $(if $(FAMILY),--family $(FAMILY)) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
 docs: $(VENV)/.run  ## data/README.md, written from the table definitions
 	$(BIN)/python -m telemetry.tables > data/README.md
