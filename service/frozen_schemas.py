@@ -67,7 +67,7 @@ class PartIn(Wire):
 
     sha256: Sha256
     families: Annotated[list[Name], Field(min_length=1, max_length=10_000)]
-    seeds: list[int] = Field(default_factory=list, max_length=10_000)
+    seeds: list[Annotated[int, Field(ge=-(2**63), lt=2**63)]] = Field(default_factory=list, max_length=10_000)
 
 
 class PopulationIn(Wire):

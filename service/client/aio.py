@@ -11,10 +11,12 @@ import httpx
 from service.client import calls
 from service.client.fallback import Fallback
 from service.client.sync import AWAY, TIMEOUT_S, authorization, away, headers_of
+from service.frozen_schemas import FrozenOut, ScoreOut
 from service.host_schemas import CalibrationOut, CalibrationsOut, ChangesOut, GrantsOut
 from service.plan_schemas import ChancesOut, LatestStartsOut, ScenariosOut
 from service.readings import ContextsOut, CoverageOut, GrantOut, HostsOut, OverviewOut, ProfileOut, RunningOut
 from service.schemas import AnswersOut
+from service.shadow_schemas import LoggedOut, PromotionOut, ShadowOut
 from service.token_schemas import TokenMadeOut, TokenOut, TokensOut
 
 
@@ -137,6 +139,42 @@ class AsyncClient:
     async def stop_calibration(self, run_id: str) -> CalibrationOut:
         """Have a run of probes stopped within a second."""
         return calls.answer(CalibrationOut, *await self._send(calls.stop_calibration(run_id)))
+
+    async def log_decisions(self, decisions: Sequence[Mapping[str, Any]]) -> LoggedOut:
+        """Log choices made, with all they could have been."""
+        return calls.answer(LoggedOut, *await self._send(calls.log_decisions(decisions)))
+
+    async def shadow_forecasts(self, forecasts: Sequence[Mapping[str, Any]]) -> LoggedOut:
+        """Hand in forecasts of another predictor, to be scored beside the answers."""
+        return calls.answer(LoggedOut, *await self._send(calls.shadow_forecasts(forecasts)))
+
+    async def shadow(self, newest: int | None = None) -> ShadowOut:
+        """How other predictors compare with what was served."""
+        return calls.answer(ShadowOut, *await self._send(calls.shadow(newest)))
+
+    async def promote(self, decision: Mapping[str, Any]) -> PromotionOut:
+        """Decide who answers."""
+        return calls.answer(PromotionOut, *await self._send(calls.promote(decision)))
+
+    async def withdraw_promotion(self, change_id: str, reason: str) -> PromotionOut:
+        """Withdraw such a decision."""
+        return calls.answer(PromotionOut, *await self._send(calls.withdraw_promotion(change_id, reason)))
+
+    async def freeze(self, cohort: Mapping[str, Any]) -> FrozenOut:
+        """Freeze forecasts before outcomes exist."""
+        return calls.answer(FrozenOut, *await self._send(calls.freeze(cohort)))
+
+    async def seal(self, population: Mapping[str, Any]) -> FrozenOut:
+        """Seal a population before tuning."""
+        return calls.answer(FrozenOut, *await self._send(calls.seal(population)))
+
+    async def frozen(self, forecast_id: str) -> FrozenOut:
+        """What was frozen, to the byte."""
+        return calls.answer(FrozenOut, *await self._send(calls.frozen(forecast_id)))
+
+    async def score(self, forecast_id: str, given: Mapping[str, Any]) -> ScoreOut:
+        """Score what was frozen."""
+        return calls.answer(ScoreOut, *await self._send(calls.score(forecast_id, given)))
 
     async def coverage(self, newest: int | None = None) -> CoverageOut:
         """Whether the newest answers came true."""

@@ -159,6 +159,51 @@ def revoke_token(token_id: str) -> Call:
     return Call("DELETE", f"/v1/tokens/{quote(token_id, safe='')}")
 
 
+def log_decisions(decisions: Sequence[Mapping[str, Any]]) -> Call:
+    """Send choices made, with all they could have been."""
+    return Call("POST", "/v1/decisions", orjson.dumps({"decisions": list(decisions)}))
+
+
+def shadow_forecasts(forecasts: Sequence[Mapping[str, Any]]) -> Call:
+    """Send forecasts of another predictor, to be scored beside the answers."""
+    return Call("POST", "/v1/shadow/forecasts", orjson.dumps({"forecasts": list(forecasts)}))
+
+
+def shadow(newest: int | None = None) -> Call:
+    """Ask how other predictors compare with what was served."""
+    return Call("GET", "/v1/reports/shadow" + (f"?newest={newest}" if newest is not None else ""))
+
+
+def promote(decision: Mapping[str, Any]) -> Call:
+    """Decide who answers; `decision` as in PromotionIn."""
+    return Call("POST", "/v1/promotions", orjson.dumps(dict(decision)), repeatable=False)
+
+
+def withdraw_promotion(change_id: str, reason: str) -> Call:
+    """Withdraw such a decision."""
+    return Call("DELETE", f"/v1/promotions/{quote(change_id, safe='')}?{urlencode({'reason': reason})}")
+
+
+def freeze(cohort: Mapping[str, Any]) -> Call:
+    """Freeze forecasts before outcomes exist; `cohort` as in CohortIn."""
+    return Call("POST", "/v1/forecasts", orjson.dumps(dict(cohort)), repeatable=False)
+
+
+def seal(population: Mapping[str, Any]) -> Call:
+    """Seal a population before tuning; `population` as in PopulationIn."""
+    return Call("POST", "/v1/forecasts/populations", orjson.dumps(dict(population)), repeatable=False)
+
+
+def frozen(forecast_id: str) -> Call:
+    """Ask for what was frozen."""
+    return Call("GET", f"/v1/forecasts/{quote(forecast_id, safe='')}")
+
+
+def score(forecast_id: str, given: Mapping[str, Any]) -> Call:
+    """Score what was frozen; `given` as in ScoreIn. A locked part is opened once."""
+    return Call("POST", f"/v1/forecasts/{quote(forecast_id, safe='')}/score", orjson.dumps(dict(given)), repeatable=False)
+
+
 READY = Call("GET", "/readyz", repeatable=False)  # its 503 is an answer
 HEALTH = Call("GET", "/healthz")
 METRICS = Call("GET", "/metrics")

@@ -36,6 +36,7 @@ ASKED: dict[str, tuple[Any, ...]] = {
     "ingest": ([{"attempt_id": "of-clients"}], []),
     "traces": ({"resourceSpans": []},),
     "coverage": (10,),
+    "shadow": (10,),
     **dict.fromkeys(
         ("overview", "contexts", "running", "hosts", "tokens", "grants", "calibrations", "alive", "ready", "metrics"), ()
     ),
@@ -51,6 +52,14 @@ BY_NAME: dict[str, tuple[Any, ...]] = {
     "calibrate": ({},),
     "calibration": ("{run_id}",),
     "stop_calibration": ("{run_id}",),
+    "log_decisions": ([],),
+    "shadow_forecasts": ([],),
+    "promote": ({},),
+    "withdraw_promotion": ("{change_id}", "a slip"),
+    "freeze": ({},),
+    "seal": ({},),
+    "frozen": ("{forecast_id}",),
+    "score": ("{forecast_id}", {}),
 }
 """Calls about one thing by name, or that need a body of their own."""
 OTHERS = BY_NAME.keys() | {"snapshot"}
