@@ -29,6 +29,8 @@ GROUPS = (
     "configuration",
 )
 """Names of the crossed groups of a context, in the order of `groups_of`."""
+JUDGED = ("phase", "novelty", "family", "host", "model", "configuration")
+"""Names of the nodes of a judged path, root first."""
 NOVELTY = (1, 5, 20)
 """Known outcomes of an exact configuration from which it is one class less novel."""
 REMEMBERED = 100_000

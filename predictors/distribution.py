@@ -19,13 +19,26 @@ GRID: Array = np.append(np.arange(1, 100) / 100.0, [0.995, 0.999])
 MEAN_LEVELS: Array = (np.arange(400) + 0.5) / 400
 
 
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """Outcomes that have checked answers like this one: `n` of them (decayed) at `level` of the judged path.
+
+    `enough` says whether they are enough to call the answer calibrated.
+    """
+
+    level: str
+    n: float
+    enough: bool
+
+
 @dataclass(frozen=True)
 class Support:
     """The evidence behind one context's answer.
 
     `level` names the deepest level of the hierarchy with outcomes of its own, `n` counts them, `n_eff` is their number
     after decay and clock weights, `largest_s` the longest duration known at the root, `last_commit` when the newest
-    outcome became known (0 if none). `matched` is False where a value of the context was never seen in its place.
+    outcome became known (0 if none). `matched` is False where a value of the context was never seen in its place. `checked` tells
+    how earlier answers like this one were checked; None where none were, or where the model does not correct itself.
     """
 
     level: str
@@ -34,6 +47,7 @@ class Support:
     largest_s: float
     last_commit: int = 0
     matched: bool = True
+    checked: Checked | None = None
 
     @property
     def claimed_to(self) -> float:

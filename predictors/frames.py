@@ -30,7 +30,8 @@ class Frame:
     `contexts` are distinct and `phases` are names; `context` and `phase` index into them. Rows neither completed,
     failed nor running were cancelled or timed out. `uninformative` counts rows left out since they say nothing. `attempt` numbers
     the attempts rows belong to; it may be empty, and then nothing is learned of what phases of an attempt have in common.
-    `cancelled` may be empty as well: then cancellations are told from nothing, and count as censored alone.
+    `cancelled` may be empty as well: then cancellations are told from nothing, and count as censored alone. `started_ns`
+    (UTC, -1 where not known) may be empty too; it says which rows began together.
     """
 
     contexts: tuple[Context, ...]
@@ -47,6 +48,7 @@ class Frame:
     uninformative: int = 0
     attempt: Ints = field(default_factory=lambda: np.empty(0, dtype=np.int64))
     cancelled: Flags = field(default_factory=lambda: np.empty(0, dtype=bool))
+    started_ns: Ints = field(default_factory=lambda: np.empty(0, dtype=np.int64))
 
     def __len__(self) -> int:
         return len(self.duration_s)
@@ -104,6 +106,7 @@ def frame_of(table: pa.Table) -> Frame:
         uninformative=uninformative,
         attempt=table["attempt_id"].combine_chunks().dictionary_encode().indices.to_numpy(zero_copy_only=False).astype(np.int64),
         cancelled=is_ended(table, Ended.CANCELLED),
+        started_ns=pc.fill_null(table["started_ns"], -1).to_numpy(zero_copy_only=False).astype(np.int64),
     )
 
 

@@ -36,19 +36,25 @@ Arrays = dict[str, Any]
 
 def save(model: HierarchicalHazards, folder: Path, *, fitted_ns: int) -> ModelFile:
     """Writes the model into `folder` and gives its row. The name holds the hash: writing again changes nothing."""
-    content = packed(model)
+    return write(packed(model), model, folder, family=FAMILY, settings=asdict(model.settings), fitted_ns=fitted_ns)
+
+
+def write(
+    content: bytes, record: HierarchicalHazards, folder: Path, *, family: str, settings: Mapping[str, Any], fitted_ns: int
+) -> ModelFile:
+    """Writes a file of `family` whose model of record is `record`, and gives its row."""
     sha256 = hashlib.sha256(content).hexdigest()
     folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"{FAMILY}-{sha256[:16]}.npz"
+    path = folder / f"{family}-{sha256[:16]}.npz"
     unfinished = path.with_suffix(".part")
     unfinished.write_bytes(content)
     unfinished.replace(path)
     return ModelFile(
         model_id=sha256[:16],
-        family=FAMILY,
-        fit_commit=model.fit_commit,
-        settings=json.dumps(asdict(model.settings)),
-        n_observations=sum(s.nodes[name].n for name, s in model.strata.items() if name in s.nodes),
+        family=family,
+        fit_commit=record.fit_commit,
+        settings=json.dumps(settings),
+        n_observations=sum(s.nodes[name].n for name, s in record.strata.items() if name in s.nodes),
         file_name=path.name,
         sha256=sha256,
         fitted_ns=fitted_ns,
@@ -57,6 +63,11 @@ def save(model: HierarchicalHazards, folder: Path, *, fitted_ns: int) -> ModelFi
 
 def load(path: Path, sha256: str) -> HierarchicalHazards:
     """The model in a file; DamagedStore where its bytes are not those that were written, NewerStore for a later schema."""
+    return unpacked(content_of(path, sha256))
+
+
+def content_of(path: Path, sha256: str) -> bytes:
+    """The bytes of a file; DamagedStore where they are not those that were written."""
     try:
         content = path.read_bytes()
     except OSError as error:
@@ -64,15 +75,35 @@ def load(path: Path, sha256: str) -> HierarchicalHazards:
     found = hashlib.sha256(content).hexdigest()
     if found != sha256:
         raise DamagedStore("model file", f"{path.name} with SHA-256 {found}", f"restore the file with {sha256}, or fit again")
-    return unpacked(content)
+    return content
 
 
 def packed(model: HierarchicalHazards) -> bytes:
     """The file's bytes."""
     arrays: Arrays = {}
+    return archived({"schema": SCHEMA, "family": FAMILY} | pack(model, arrays), arrays)
+
+
+def archived(header: Mapping[str, Any], arrays: Arrays) -> bytes:
+    """A file's bytes from its header and arrays."""
+    text = json.dumps(header, ensure_ascii=False, allow_nan=False).encode()
+    target = io.BytesIO()
+    np.savez(target, header=np.frombuffer(text, dtype=np.uint8), **arrays)
+    return target.getvalue()
+
+
+def opened(content: bytes, newest: int) -> tuple[dict[str, Any], Arrays]:
+    """Header and arrays of a file; NewerStore where its schema is later than `newest`."""
+    with np.load(io.BytesIO(content), allow_pickle=False) as members:
+        header: dict[str, Any] = json.loads(bytes(members["header"]))
+        if header["schema"] > newest:
+            raise NewerStore("model file", f"schema {header['schema']}", f"this program reads up to {newest}; fit again")
+        return header, {name: members[name] for name in members.files}
+
+
+def pack(model: HierarchicalHazards, arrays: Arrays) -> dict[str, Any]:
+    """Puts the model's numbers into `arrays`; gives its part of the header."""
     header: dict[str, Any] = {
-        "schema": SCHEMA,
-        "family": FAMILY,
         "commit": model.commit,
         "fit_commit": model.fit_commit,
         "settings": asdict(model.settings),
@@ -83,10 +114,7 @@ def packed(model: HierarchicalHazards) -> bytes:
         header["dependence"] = {"rho": dict(rho.rho), "pairs": dict(rho.pairs), "share": dict(model.dependence.share)}
         if bend is not None:
             header["dependence"]["bend"] = asdict(bend)
-    text = json.dumps(header, ensure_ascii=False, allow_nan=False).encode()
-    target = io.BytesIO()
-    np.savez(target, header=np.frombuffer(text, dtype=np.uint8), **arrays)
-    return target.getvalue()
+    return header
 
 
 def forms(model: HierarchicalHazards) -> Iterator[HierarchicalHazards]:
@@ -100,11 +128,12 @@ def forms(model: HierarchicalHazards) -> Iterator[HierarchicalHazards]:
 
 def unpacked(content: bytes) -> HierarchicalHazards:
     """The model from a file's bytes."""
-    with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
-        header = json.loads(bytes(arrays["header"]))
-        if header["schema"] > SCHEMA:
-            raise NewerStore("model file", f"schema {header['schema']}", f"this program reads up to {SCHEMA}; fit again")
-        strata = [_unpack_stratum(f"s{i}", words, arrays) for i, words in enumerate(header["strata"])]
+    return unpack(*opened(content, SCHEMA))
+
+
+def unpack(header: Mapping[str, Any], arrays: Mapping[str, Any]) -> HierarchicalHazards:
+    """The model from its part of a header and the arrays."""
+    strata = [_unpack_stratum(f"s{i}", words, arrays) for i, words in enumerate(header["strata"])]
     settings = header["settings"] | {"half_life": tuple(header["settings"]["half_life"])}
     known = header.get("dependence")
     dependence = INDEPENDENT

@@ -134,17 +134,31 @@ class _Reading:
 
 
 def judge(support: Support, elapsed_s: float | None, elapsed_source: str | None = None) -> tuple[Status, list[str]]:
-    """Status of an answer and its reasons: nothing is `calibrated` before recalibration has checked it.
+    """Status of an answer and its reasons: nothing is `calibrated` before enough outcomes have checked answers like it.
 
     An age known by the newest event alone stands still until the next one: it is told, since the phase may be older.
     """
     reasons = [] if support.matched else ["unseen_configuration"]
     if elapsed_s is not None and elapsed_s >= support.largest_s:
         reasons.append("older_than_any_known")
-    status = Status.SHADOW if not support.matched else Status.EXTRAPOLATED if reasons else Status.THIN
+    checked = support.checked
+    status = Status.CALIBRATED if checked is not None and checked.enough else Status.THIN
+    if reasons:
+        status = Status.EXTRAPOLATED if support.matched else Status.SHADOW
     if elapsed_source == "last_event":
         reasons.append("age_as_of_last_event")
-    return status, [*reasons, "not_recalibrated"]
+    if checked is None:
+        reasons.append("not_recalibrated")
+    elif not checked.enough:
+        reasons.append("too_few_outcomes")
+    return status, reasons
+
+
+def _told(support: Support) -> dict[str, Any]:
+    """The evidence as an answer gives it."""
+    known = ("level", "n", "n_eff", "largest_s", "last_commit")
+    told = {name: getattr(support, name) for name in known}
+    return told if support.checked is None else told | {"checked": asdict(support.checked)}
 
 
 def beyond(levels: Sequence[float], support: Support, at_least_s: float) -> list[dict[str, Any]]:
@@ -211,7 +225,7 @@ def _render(
         "p_complete": p_complete,
         "claimed_to": support.claimed_to,
         "beyond": beyond(asking.levels, support, read["claimed_s"]),
-        "support": {name: value for name, value in asdict(support).items() if name != "matched"},
+        "support": _told(support),
         "model_id": serving.model_id,
         "as_of_commit": serving.model.commit,
         "made_ns": asking.made_ns,

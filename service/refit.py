@@ -1,17 +1,28 @@
-"""Fits in the background and brings the fitted model up to date: state at c = fold(fit as of f, changes f+1 .. c)."""
+"""Fits in the background, and brings what serves up to date: state at c = fold(state at f, changes f+1 .. c).
+
+Experts fitted as of a commit take over from the experts of what serves, and all else that it has learned goes on. The new value is
+written whole, as of the commit at which they took over, before it answers anything: a kill in between leaves the one before it.
+"""
 
 from __future__ import annotations
 
+import json
 import logging
 import time
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import groupby
 from pathlib import Path
+from typing import TypeVar
 
-from predictors import hazards, modelfile
+from calibrate import founding
+from calibrate.conformal import saved
+from calibrate.conformal.wrap import Calibrated
+from predictors import hazards
+from predictors.experts.forest import Forest, grow
 from predictors.frames import frame_of
+from predictors.hazards import HierarchicalHazards
 from predictors.model import Model, changes_of
 from service.engine import Serving
 from service.settings import models_folder
@@ -23,38 +34,116 @@ from telemetry.store.file import Store
 from telemetry.store.reader import Reader
 
 log = logging.getLogger(__name__)
+M = TypeVar("M", bound=Model)
 KEPT_FILES = 3
-GROWTH = 0.1
-"""Growth of what is known, as a share of all, after which a fit is due at once."""
+NEWEST = 2**62
+"""A commit past all there are."""
+GROWTH, FOREST_GROWTH = 0.1, 0.3
+"""Growth of what is known, as shares of it, after which a fit is due at once, and after which a fit grows a forest as well."""
 RETRY_S = 5.0
 """Pause after a fit that failed."""
 
 
 @dataclass(frozen=True)
-class Fitted:
-    """A saved fit and its row."""
+class Origin:
+    """How a served model came to be: enough to make it again.
 
-    model: Model
+    Experts were fitted as of `fit_commit`, for the model `parent` to go on with (None: founded on history); `grew` tells whether
+    a forest was grown on the parent's lessons as of then. The file holds the model as of `served_from`. `grown_at` counts the
+    outcomes known when its forest was grown.
+    """
+
+    fit_commit: int
+    parent: str | None
+    grew: bool
+    grown_at: int
+    served_from: int = 0
+
+    @classmethod
+    def of(cls, row: ModelFile) -> Origin:
+        """What a model's row tells of it. The model of record alone, as earlier programs served it, was fitted and no more."""
+        told = json.loads(row.settings)
+        if row.family != saved.FAMILY:
+            return cls(row.fit_commit, None, grew=False, grown_at=0, served_from=row.fit_commit)
+        return cls(row.fit_commit, told["parent"], told["grew"], told["grown_at"], told["served_from"])
+
+    def settings(self, fit: hazards.FitSettings) -> dict[str, object]:
+        """What goes into the model's row."""
+        told = asdict(self)
+        del told["fit_commit"]
+        return asdict(fit) | told
+
+
+@dataclass(frozen=True)
+class Fit:
+    """Experts fitted in the background: a model of record and perhaps a forest, or a whole model founded on history."""
+
+    origin: Origin
+    record: HierarchicalHazards | None
+    forest: Forest | None = None
+    whole: Calibrated | None = None
+
+
+@dataclass(frozen=True)
+class Saved:
+    """A model with its file written and its row committed."""
+
+    model: Calibrated
     row: ModelFile
 
 
-def fit_as_of(reader: Reader, commit: int) -> hazards.HierarchicalHazards:
-    """Fit on what was known at the commit."""
+def fit_as_of(reader: Reader, commit: int) -> HierarchicalHazards:
+    """The model of record, fitted on what was known at the commit."""
     return hazards.fit(frame_of(asof.observations(reader, commit)), commit, hazards.FitSettings())
 
 
-def fit_and_save(store: Store, commit: int) -> Fitted | None:
-    """Fit, write the model file, commit its row; None while nothing has completed. Runs on the fitting thread."""
-    with store.reader() as reader:
-        model = fit_as_of(reader, commit)
-    if not model.phases:
+def founded_as_of(reader: Reader, commit: int) -> Calibrated:
+    """The calibrated model, founded on what was known at the commit."""
+    return founding.found(frame_of(asof.observations(reader, commit)), commit, hazards.FitSettings())
+
+
+def fit(reader: Reader, commit: int, before: Serving | None) -> Fit | None:
+    """Fit as of `commit`, at which `before` is what is served; None while nothing has completed."""
+    if before is None or not isinstance(before.model, Calibrated):
+        whole = founded_as_of(reader, commit)
+        grew = whole.inner.forest is not None
+        origin = Origin(commit, None, grew=grew, grown_at=known_outcomes(whole) if grew else 0)
+        return Fit(origin, None, whole=whole) if whole.phases else None
+    record = fit_as_of(reader, commit)
+    known, last = known_outcomes(record), origin_of(reader, before.model_id)
+    forest = grow(*before.model.inner.lessons.arrays()) if known >= last.grown_at * (1.0 + FOREST_GROWTH) else None
+    grown_at = last.grown_at if forest is None else known
+    return Fit(Origin(commit, before.model_id, forest is not None, grown_at), record, forest)
+
+
+def origin_of(reader: Reader, model_id: str) -> Origin:
+    """Where a served model came from."""
+    return Origin.of(next(row for row in asof.models(reader, NEWEST) if row.model_id == model_id))
+
+
+def known_outcomes(model: Model) -> int:
+    """Completed outcomes known to a model, of all phases."""
+    return sum(model.outcomes(phase) for phase in model.phases)
+
+
+def succeeded(made: Fit, before: Serving | None, reader: Reader, upto: int) -> Calibrated | None:
+    """The model that goes on at `upto` with the experts of a fit; None where another one than it was made for serves by now."""
+    if made.whole is not None:
+        return caught_up(made.whole, reader, upto)
+    if before is None or before.model_id != made.origin.parent or made.record is None:
         return None
+    assert isinstance(before.model, Calibrated)
+    return before.model.refounded(caught_up(made.record, reader, upto), made.forest)
+
+
+def save(store: Store, model: Calibrated, origin: Origin) -> Saved:
+    """Write the model's file and commit its row: from then on it can be served, and a restart takes it up."""
     folder = models_folder(store.path)
-    row = modelfile.save(model, folder, fitted_ns=time.time_ns())
+    row = saved.save(model, folder, settings=origin.settings(model.inner.record.settings), fitted_ns=time.time_ns())
     store.write(Batch((row,)))
     with store.reader() as reader:
         _keep_newest(folder, [known.file_name for known in asof.models(reader, store.last_commit)])
-    return Fitted(model, row)
+    return Saved(model, row)
 
 
 def _keep_newest(folder: Path, names: Sequence[str]) -> None:
@@ -64,28 +153,28 @@ def _keep_newest(folder: Path, names: Sequence[str]) -> None:
             (folder / name).unlink(missing_ok=True)
 
 
-def caught_up(model: Model, reader: Reader, upto: int) -> Model:
+def caught_up(model: M, reader: Reader, upto: int) -> M:
     """Fold what became known since the model's commit, one commit at a time; the model itself if nothing did.
 
     The step is the commit, whatever the rounds of upkeep were: only so does a replay come to the same state.
     """
     changes = changes_of(asof.changes(reader, model.commit, upto)) if upto > model.commit else []
     for commit, together in groupby(changes, key=lambda change: change.known_at):
-        model = model.after(list(together), commit)
+        model = model.after(list(together), commit)  # type: ignore[assignment]  # a model becomes one of its own kind
     return model
 
 
 def restored(store: Store, reader: Reader, upto: int) -> Serving | None:
     """The newest model of the store that is undamaged, brought up to `upto`; damaged files are told and passed over.
 
-    So are fits from before what retention removed, since what went from their evidence is not known any more.
+    So are models from before what retention removed, since what went from their evidence is not known any more.
     """
     complete_from = asof.complete_from(reader)
     for row in asof.models(reader, store.last_commit):
-        if row.fit_commit < complete_from:
+        if Origin.of(row).served_from < complete_from:
             continue
         try:
-            model = modelfile.load(models_folder(store.path) / row.file_name, row.sha256)
+            model = saved.load(models_folder(store.path) / row.file_name, row.sha256)
         except DamagedStore as error:
             log.warning("model %s not used: %s", row.model_id, error)
             continue
@@ -94,7 +183,7 @@ def restored(store: Store, reader: Reader, upto: int) -> Serving | None:
 
 
 class Refitter:
-    """One background fit at a time; `share` is the part of the time that fits not called for by growth may take."""
+    """One background fit at a time, and its file; `share` is the part of the time that fits not called for by growth may take."""
 
     def __init__(self, store: Store, least_outcomes: int, share: float) -> None:
         self._store = store
@@ -103,7 +192,7 @@ class Refitter:
         self.trouble: str | None = None
         """What stopped the last fit, None while all is well."""
         self._pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix="phasecast-fit")
-        self._running: Future[Fitted | None] | None = None
+        self._running: Future[Fit | Saved | None] | None = None
         self._total = 0
         self._since_fit = 0
 
@@ -112,23 +201,32 @@ class Refitter:
         self._total += n_outcomes
         self._since_fit += n_outcomes
 
-    def maybe_start(self, commit: int, *, first: bool) -> None:
-        """Start a fit as of `commit` if one is due: the first as soon as anything ended, later ones by growth.
+    def maybe_start(self, commit: int, serving: Serving | None) -> None:
+        """Start a fit as of `commit`, at which `serving` serves, if one is due: the first at once, later ones by growth.
 
         While little is known a fit is due at every doubling: what one or two outcomes say of scale is soon outgrown. Later on
         it is due when outcomes have grown by a tenth, or as often as a small share of the time allows: work of a new kind is
         placed by fits alone.
         """
         now_s, fitted = time.monotonic(), self._total - self._since_fit
+        first = serving is None or not isinstance(serving.model, Calibrated)
         least = 1 if first else max(1, min(self._least, fitted))
         due = least if now_s >= self._rest_until_s else max(least, GROWTH * self._total)
         if self._running is None and self._since_fit >= due and now_s >= self._retry_at_s:
             self._since_fit = 0
             self._started_s = time.monotonic()
-            self._running = self._pool.submit(fit_and_save, self._store, commit)
+            self._running = self._pool.submit(self._fit, commit, serving)
 
-    def finished(self) -> Fitted | None:
-        """The fit that has ended since last asked; an error in it is logged, and the model before it serves on."""
+    def save(self, model: Calibrated, origin: Origin) -> None:
+        """Write the model on the thread of fits; `finished` then has it."""
+        self._running = self._pool.submit(save, self._store, model, origin)
+
+    def _fit(self, commit: int, serving: Serving | None) -> Fit | None:
+        with self._store.reader() as reader:
+            return fit(reader, commit, serving)
+
+    def finished(self) -> Fit | Saved | None:
+        """The fit, or the saved model, that is ready since last asked; an error is logged, and the model before serves on."""
         if self._running is None or not self._running.done():
             return None
         future, self._running = self._running, None
@@ -143,11 +241,12 @@ class Refitter:
             return None
         return future.result()
 
-    def wait(self) -> None:
-        """Wait for a fit under way; `finished` then has it."""
+    def wait(self) -> bool:
+        """Wait for what is under way; `finished` then has it. False where nothing is."""
         if self._running is not None:
             wait([self._running])
+        return self._running is not None
 
     def close(self) -> None:
-        """Wait for a fit under way: its file and row belong together."""
+        """Wait for what is under way: a file and its row belong together."""
         self._pool.shutdown(wait=True, cancel_futures=True)

@@ -1,31 +1,45 @@
-"""Gives served answers again from the store alone, to the byte: the proof that none of them knew the future."""
+"""Gives served answers again from the store alone, to the byte: the proof that none of them knew the future.
+
+Models are made again one from the other: founded, or fitted and joined to the memory of the one before, at the commits at which
+they were. Where retention removed what the first of them came from, a model file that was kept takes its place.
+"""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections import defaultdict
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from itertools import groupby
+from pathlib import Path
 
 import orjson
 
+from calibrate.conformal import saved
+from calibrate.conformal.wrap import Calibrated
 from predictors import modelfile
 from predictors.changing import ContextChange
 from predictors.contexts import Context
+from predictors.experts.forest import grow
+from predictors.experts.lessons import Lessons
+from predictors.hazards import HierarchicalHazards
 from predictors.model import Model
 from service.engine import Asking, Question, Serving, ask
 from service.planning import ask_again
-from service.refit import caught_up, fit_as_of
+from service.refit import Origin, caught_up, fit_as_of, founded_as_of
 from telemetry import asof
+from telemetry.errors import DamagedStore
 from telemetry.ledger import ModelFile, PlanAnswer, Prediction
 from telemetry.store.reader import Reader
+
+Row = Prediction | PlanAnswer
 
 
 @dataclass
 class Replayed:
     """How many answers and fits were made again, and which came out different.
 
-    `beyond` counts answers of fits from before what retention removed: they can't be given again.
+    `beyond` counts answers of models that come from before what retention removed: they can't be given again.
     """
 
     answers: int = 0
@@ -40,37 +54,125 @@ class Replayed:
         return not self.different_answers and not self.different_fits
 
 
-def replay(reader: Reader, upto: int, progress: Callable[[int], None] = lambda _n: None) -> Replayed:
-    """Refit every model as of its commit, fold what became known, and answer every ledger row of commits up to `upto` again."""
-    found = Replayed()
-    models, complete_from = {row.model_id: row for row in asof.models(reader, upto)}, asof.complete_from(reader)
-    ledger: list[Prediction | PlanAnswer] = [*asof.rows_of(Prediction, asof.predictions(reader, upto))]
-    ledger += [row for scored in (False, True) for row in asof.plan_answers(reader, upto, scored=scored)]
-    ledger.sort(key=lambda row: (row.model_id, row.as_of_commit))
-    for model_id, rows in groupby(ledger, key=lambda row: row.model_id):
-        if models[model_id].fit_commit < complete_from:
-            found.beyond += len(list(rows))
-            continue
-        model = _refit(reader, models[model_id], found)
-        for commit, same in groupby(rows, key=lambda row: row.as_of_commit):
-            model = caught_up(model, reader, commit)
-            for row in same:
-                found.answers += 1
-                progress(found.answers)
-                if again(model, row) != row.answer_sha256:
-                    found.different_answers.append(row.answer_id if isinstance(row, PlanAnswer) else row.prediction_id)
-    return found
+def replay(
+    reader: Reader, upto: int, progress: Callable[[int], None] = lambda _n: None, *, folder: Path | None = None
+) -> Replayed:
+    """Make every model again, fold what became known, and answer every ledger row of commits up to `upto` again.
+
+    `folder` is where the store's model files lie; without it only models that come from what the store still knows are made.
+    """
+    again = _Again(reader, upto, progress, folder)
+    for model in again.roots():
+        again.walk(model)
+    again.found.beyond = sum(len(rows) for model_id, rows in again.ledger.items() if model_id not in again.seen)
+    return again.found
 
 
-def _refit(reader: Reader, row: ModelFile, found: Replayed) -> Model:
-    """The model fitted anew from what was known at its commit, in the form it was saved in; noted where none gives its file."""
-    model = fit_as_of(reader, row.fit_commit)
-    found.fits += 1
-    for form in modelfile.forms(model):
-        if hashlib.sha256(modelfile.packed(form)).hexdigest() == row.sha256:
-            return form
-    found.different_fits.append(row.model_id)
-    return model
+@dataclass(frozen=True)
+class _Made:
+    """A model made again, as of where it began to serve."""
+
+    row: ModelFile
+    model: Model
+
+
+class _Again:
+    """One pass: the ledger by model, models by the one they come from, and what was found."""
+
+    def __init__(self, reader: Reader, upto: int, progress: Callable[[int], None], folder: Path | None) -> None:
+        self.reader, self.progress, self.folder = reader, progress, folder
+        self.complete_from = asof.complete_from(reader)
+        self.found, self.seen = Replayed(), set[str]()
+        self.rows = asof.models(reader, upto)[::-1]
+        self.heirs: dict[str | None, list[ModelFile]] = defaultdict(list)
+        for row in self.rows:
+            self.heirs[Origin.of(row).parent].append(row)
+        given: list[Row] = [*asof.rows_of(Prediction, asof.predictions(reader, upto))]
+        given += [row for scored in (False, True) for row in asof.plan_answers(reader, upto, scored=scored)]
+        self.ledger: dict[str, list[Row]] = defaultdict(list)
+        for answer in sorted(given, key=lambda answer: answer.as_of_commit):
+            self.ledger[answer.model_id].append(answer)
+
+    def roots(self) -> Iterator[_Made]:
+        """Models founded on what the store still knows; then those whose files were kept, oldest first, that none led to."""
+        for row in self.rows:
+            if Origin.of(row).parent is None and row.fit_commit >= self.complete_from:
+                yield _Made(row, self._founded(row))
+        for row in self.rows:
+            if row.model_id not in self.seen and Origin.of(row).served_from >= self.complete_from:
+                model = self._loaded(row)
+                if model is not None:
+                    yield _Made(row, model)
+
+    def walk(self, root: _Made) -> None:
+        """Answer for a model, and for all that come from it."""
+        waiting = [root]
+        while waiting:
+            made = waiting.pop()
+            self.seen.add(made.row.model_id)
+            waiting += self._answer(made)
+
+    def _answer(self, made: _Made) -> list[_Made]:
+        """Answer a model's ledger rows in order, and make the models that come from it on the way."""
+        heirs = [row for row in self.heirs[made.row.model_id] if Origin.of(row).fit_commit >= self.complete_from]
+        stops: list[tuple[int, Row | ModelFile]] = [(row.as_of_commit, row) for row in self.ledger[made.row.model_id]]
+        stops += [(commit, row) for row in heirs for commit in (row.fit_commit, Origin.of(row).served_from)]
+        stops.sort(key=lambda stop: stop[0])
+        model, lessons, born = made.model, dict[str, Lessons](), dict[str, _Made]()
+        for commit, same in groupby(stops, key=lambda stop: stop[0]):
+            model = caught_up(model, self.reader, commit)
+            for _, row in same:
+                if not isinstance(row, ModelFile):
+                    self._again(model, row)
+                    continue
+                assert isinstance(model, Calibrated)
+                if commit == row.fit_commit:
+                    lessons.setdefault(row.model_id, model.inner.lessons)
+                if commit == Origin.of(row).served_from and row.model_id not in born:
+                    born[row.model_id] = _Made(row, self._succeeded(row, model, lessons[row.model_id]))
+        return list(born.values())
+
+    def _again(self, model: Model, row: Row) -> None:
+        self.found.answers += 1
+        self.progress(self.found.answers)
+        if again(model, row) != row.answer_sha256:
+            self.found.different_answers.append(row.answer_id if isinstance(row, PlanAnswer) else row.prediction_id)
+
+    def _founded(self, row: ModelFile) -> Model:
+        """The model founded anew as of its commit; an earlier program's model of record in the form it was saved in."""
+        if row.family != saved.FAMILY:
+            forms = list(modelfile.forms(fit_as_of(self.reader, row.fit_commit)))
+            same = [form for form in forms if self._is(row, modelfile.packed(form))]
+            self._note(row, same=bool(same))
+            return same[0] if same else forms[0]
+        model = caught_up(founded_as_of(self.reader, row.fit_commit), self.reader, Origin.of(row).served_from)
+        self._note(row, same=self._is(row, saved.packed(model)))
+        return model
+
+    def _succeeded(self, row: ModelFile, before: Calibrated, lessons: Lessons) -> Calibrated:
+        """The model that went on from `before` with experts fitted as of its commit."""
+        record = caught_up(fit_as_of(self.reader, row.fit_commit), self.reader, Origin.of(row).served_from)
+        model = before.refounded(record, grow(*lessons.arrays()) if Origin.of(row).grew else None)
+        self._note(row, same=self._is(row, saved.packed(model)))
+        return model
+
+    def _loaded(self, row: ModelFile) -> Calibrated | HierarchicalHazards | None:
+        """The model in its file, None where that is gone or damaged."""
+        if self.folder is None:
+            return None
+        try:
+            return saved.load(self.folder / row.file_name, row.sha256)
+        except DamagedStore:
+            return None
+
+    @staticmethod
+    def _is(row: ModelFile, content: bytes) -> bool:
+        return hashlib.sha256(content).hexdigest() == row.sha256
+
+    def _note(self, row: ModelFile, *, same: bool) -> None:
+        self.found.fits += 1
+        if not same:
+            self.found.different_fits.append(row.model_id)
 
 
 def again(model: Model, row: Prediction | PlanAnswer) -> str:

@@ -131,6 +131,17 @@ class Problem(BaseModel):
     fix: str
 
 
+class CheckedOut(BaseModel):
+    """Outcomes of earlier answers like this one, by which it has been corrected."""
+
+    level: Annotated[
+        Literal["phase", "novelty", "family", "host", "model", "configuration"],
+        Field(description="The narrowest group of answers with enough of them, else with any; `novelty` is how known it was."),
+    ]
+    n: Annotated[float, Field(description="Their number, older ones counting less.")]
+    enough: Annotated[bool, Field(description="Whether they are enough for status `calibrated`.")]
+
+
 class SupportOut(BaseModel):
     """Evidence behind an answer."""
 
@@ -139,6 +150,9 @@ class SupportOut(BaseModel):
     n_eff: Annotated[float, Field(description="Their effective number after decay and clock weights.")]
     largest_s: Annotated[float, Field(description="Longest duration of this phase known, s.")]
     last_commit: Annotated[int, Field(description="Commit at which the newest of them became known.")]
+    checked: Annotated[
+        CheckedOut | None, Field(description="How earlier answers like this one were checked; absent where none were.")
+    ] = None
 
 
 class BeyondOut(BaseModel):

@@ -6,13 +6,14 @@ import logging
 import threading
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 
 from calibrate.evidence.reliability import Reliability
 from service.derive import Derived, derive, derived_to
 from service.engine import Serving
 from service.lineup import Lineup
 from service.plan_scoring import WaitingPlans, corrected_batch, corrections, with_corrections, with_outcomes
-from service.refit import Refitter, caught_up, restored
+from service.refit import Fit, Refitter, caught_up, restored, succeeded
 from service.scoring import Waiting
 from service.settings import Settings
 from telemetry import asof
@@ -138,12 +139,15 @@ class Upkeep:
         self._lineup.learned_to = commit
 
     def _swap(self) -> None:
-        """Let a finished fit take over, brought up to date first; start the next one when it is due."""
-        fitted = self._refitter.finished()
-        if fitted is not None:
-            model = caught_up(fitted.model, self._reader, self._lineup.learned_to)
-            self._lineup.serving = Serving(model, fitted.row.model_id)
-        self._refitter.maybe_start(self._lineup.learned_to, first=self._lineup.serving is None)
+        """Let fitted experts take over: once the model they are part of is saved, it serves; start the next fit when it is due."""
+        done, upto, serving = self._refitter.finished(), self._lineup.learned_to, self._lineup.serving
+        if isinstance(done, Fit):
+            model = succeeded(done, serving, self._reader, upto)
+            if model is not None:
+                self._refitter.save(model, replace(done.origin, served_from=upto))
+        elif done is not None:
+            self._lineup.serving = Serving(caught_up(done.model, self._reader, upto), done.row.model_id)
+        self._refitter.maybe_start(upto, self._lineup.serving)
 
     def first_fit(self) -> None:
         """Take up all that is committed, and wait for the first fit where nothing can answer yet.
@@ -153,8 +157,7 @@ class Upkeep:
         newest = self._store.last_commit
         while self._derived_to < newest:
             self.tick()
-        if self._lineup.serving is None:
-            self._refitter.wait()
+        while self._lineup.serving is None and self._refitter.wait():
             self._swap()
 
     def start(self) -> None:

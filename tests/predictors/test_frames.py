@@ -19,10 +19,10 @@ def observed(*rows: dict[str, Any]) -> pa.Table:
     """Observations as `telemetry.asof` gives them, from what differs between rows."""
     plain = {
         "phase": "setup", "entry_s": 0.0, "duration_s": 1.0, "ended": "completed", "clock": "monotonic", "known_from": 1,
-        "change": 1, "known_at": 1, "attempt_id": "a",
+        "change": 1, "known_at": 1, "attempt_id": "a", "started_ns": None, "segment": 0,
     } | dict.fromkeys((*CATEGORIES, *NUMBERS))  # fmt: skip
     types = {name: pa.string() for name in (*CATEGORIES, "phase", "ended", "clock", "attempt_id")}
-    types |= {name: pa.float64() for name in NUMBERS}
+    types |= {name: pa.float64() for name in NUMBERS} | {"started_ns": pa.int64()}
     return pa.table({name: pa.array([(plain | row)[name] for row in rows], types.get(name)) for name in plain})
 
 
@@ -90,4 +90,9 @@ def test_changes_keep_order_sign_and_context() -> None:
 
 
 def test_changes_that_say_nothing_are_left_out() -> None:
-    assert [] == changes_of(observed({"duration_s": 0.0, "ended": "running"}))
+    assert [] == changes_of(observed({"duration_s": 0.0, "ended": "cancelled"}))
+
+
+def test_a_phase_that_has_just_begun_is_a_change_of_no_time_at_risk() -> None:
+    (begun,) = changes_of(observed({"duration_s": 0.0, "ended": "running"}))
+    assert (1, Ended.RUNNING, 0.0) == (begun.sign, begun.ended, begun.duration_s)

@@ -22,7 +22,7 @@ from service.derive import derive
 from service.engine import Serving
 from service.plan_questions import Occasion, PlannedStage
 from service.planning import PlanAnswered
-from service.refit import fit_and_save
+from service.refit import fit_as_of
 from telemetry.store.batch import Batch
 from telemetry.store.file import Store
 
@@ -32,15 +32,15 @@ WAIT, SETUP, SERVICE = StageKind.WAIT, StageKind.SETUP, StageKind.SERVICE
 
 
 def serving_of(store_path: Path, runs: Sequence[Run]) -> Serving:
-    """A model fitted on these attempts, all of them over."""
+    """The model of record fitted on these attempts, all of them over."""
     with Store.open(store_path) as store:
         store.write(Batch(tuple(row for run in runs for row in (run.attempt, *run.events))))
         with store.reader() as reader:
             derived = derive(reader, sorted(run.attempt.attempt_id for run in runs), store.last_commit, store.last_commit)
         assert derived.batch is not None
-        fitted = fit_and_save(store, store.write(derived.batch).commit)
-    assert fitted is not None
-    return Serving(fitted.model, fitted.row.model_id)
+        commit = store.write(derived.batch).commit
+        with store.reader() as reader:
+            return Serving(fit_as_of(reader, commit), "taught")
 
 
 def dependent(serving: Serving, *, rho: float = 0.0, share: float = 0.0) -> Serving:

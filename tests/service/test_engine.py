@@ -10,7 +10,7 @@ import pytest
 
 from predictors import modelfile
 from predictors.contexts import Context
-from predictors.distribution import GRID, Support
+from predictors.distribution import GRID, Checked, Support
 from predictors.synthetic import runs
 from service.engine import Asking, Question, Serving, ask, beyond, judge
 from telemetry.errors import NoEvidence
@@ -106,19 +106,42 @@ def test_nine_outcomes_claim_the_ninetieth_percentile_and_say_what_the_next_leve
     assert [(0.95, 1.7, 10), (0.99, 1.7, 90)] == [(b["level"], b["at_least_s"], b["needs_n"]) for b in told]
 
 
+FEW, ENOUGH = Checked("configuration", 8.0, enough=False), Checked("configuration", 9.0, enough=True)
+
+
 @pytest.mark.parametrize(
-    ("matched", "age_s", "status", "reasons"),
+    ("matched", "age_s", "checked", "status", "reasons"),
     [
-        (True, None, Status.THIN, ["not_recalibrated"]),
-        (True, 3.0, Status.EXTRAPOLATED, ["older_than_any_known", "not_recalibrated"]),
-        (False, 3.0, Status.SHADOW, ["unseen_configuration", "older_than_any_known", "not_recalibrated"]),
+        (True, None, ENOUGH, Status.CALIBRATED, []),
+        (True, None, FEW, Status.THIN, ["too_few_outcomes"]),
+        (True, None, None, Status.THIN, ["not_recalibrated"]),
+        (True, 3.0, ENOUGH, Status.EXTRAPOLATED, ["older_than_any_known"]),
+        (True, 3.0, None, Status.EXTRAPOLATED, ["older_than_any_known", "not_recalibrated"]),
+        (False, None, ENOUGH, Status.SHADOW, ["unseen_configuration"]),
+        (False, 3.0, FEW, Status.SHADOW, ["unseen_configuration", "older_than_any_known", "too_few_outcomes"]),
     ],
 )
-def test_status_follows_its_precedence_and_nothing_is_calibrated_yet(
-    matched: bool, age_s: float | None, status: Status, reasons: list[str]
+def test_status_follows_its_precedence_and_nothing_is_calibrated_before_it_was_checked(
+    matched: bool, age_s: float | None, checked: Checked | None, status: Status, reasons: list[str]
 ) -> None:
-    support = Support(level="host", n=9, n_eff=9.0, largest_s=2.0, matched=matched)
+    support = Support(level="host", n=9, n_eff=9.0, largest_s=2.0, matched=matched, checked=checked)
     assert (status, reasons) == judge(support, age_s)
+
+
+def test_an_answer_tells_how_answers_like_it_were_checked(taught: Serving) -> None:
+    known = Context.of(runs(1, seed=1)[0].attempt.model_dump())
+    told = json.loads(ask(taught, [Question("service", known)], _asking(1))[0].body)
+    assert told["support"]["checked"]["n"] > 0.0
+    assert told["status"] == ("calibrated" if told["support"]["checked"]["enough"] else "thin")
+    assert "not_recalibrated" not in told["reasons"]
+
+
+def test_the_model_of_record_alone_says_that_nothing_corrects_it(taught: Serving) -> None:
+    known = Context.of(runs(1, seed=1)[0].attempt.model_dump())
+    alone = Serving(taught.model.inner.record, taught.model_id)
+    told = json.loads(ask(alone, [Question("service", known)], _asking(1))[0].body)
+    assert ("thin", ["not_recalibrated"]) == (told["status"], told["reasons"])
+    assert ["level", "n", "n_eff", "largest_s", "last_commit"] == list(told["support"])
 
 
 def test_no_answer_holds_nan_or_infinity_even_far_beyond_everything_seen(taught: Serving) -> None:
@@ -151,7 +174,7 @@ def test_a_horizon_past_all_that_is_known_says_that_the_tail_answers(taught: Ser
 
 
 def test_a_fit_that_told_nothing_of_cancellations_answers_without_causes(taught: Serving) -> None:
-    former = Serving(list(modelfile.forms(taught.model))[1], taught.model_id)
+    former = Serving(list(modelfile.forms(taught.model.inner.record))[1], taught.model_id)
     answered = ask(former, [Question("service", _context(), horizon_s=0.5)], _asking(1))[0]
     told = json.loads(answered.body)
     assert told["causes"] is None

@@ -94,7 +94,7 @@ def test_changing_everything_after_a_commit_changes_no_answer_before_it(lived: P
     with open_reader(lived) as reader:
         known = sorted({row.as_of_commit for row in asof.rows_of(Prediction, asof.predictions(reader, 2**62))})
     assert len(known) >= 20
-    for commit in Random(3).sample(known, 20):
+    for commit in Random(3).sample(known, 6):
         changed = tmp_path / f"changed-{commit}.duckdb"
         shutil.copy(lived, changed)
         _change_the_future(changed, commit)

@@ -3,35 +3,30 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
-import pytest
-
+from calibrate.conformal.wrap import Calibrated
 from predictors import modelfile
 from predictors.contexts import Context
-from predictors.hazards import HierarchicalHazards
 from predictors.synthetic import runs
-from service import refit
-from service.engine import Asking, Question, ask
+from service.engine import Asking, Question, Serving, ask
+from service.refit import fit_as_of
 from service.replay import replay
-from telemetry.store.reader import Reader, open_reader
+from service.settings import models_folder
+from telemetry import asof
+from telemetry.store.batch import Batch
+from telemetry.store.reader import open_reader
 from tests.service.living import Living
 
 
-def test_a_fit_saved_before_cancellations_were_counted_replays_without_causes(
-    living: Living, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    today = refit.fit_as_of
-
-    def formerly(reader: Reader, commit: int) -> HierarchicalHazards:
-        return list(modelfile.forms(today(reader, commit)))[1]
-
-    monkeypatch.setattr(refit, "fit_as_of", formerly)
+def test_a_fit_saved_before_cancellations_were_counted_replays_without_causes(living: Living, tmp_path: Path) -> None:
     living.send(runs(60, seed=2))
     living.settle()
+    former = _formerly_saved(living)
     context = Context.of(runs(1, seed=3)[0].attempt.model_dump())
     questions = [Question("service", context), Question("service", context, horizon_s=0.5)]
-    answered = ask(living.lineup.serving, questions, Asking((0.5, 0.9), "r", ("p1", "p2"), 1_800_000_000_000_000_000))
+    answered = ask(former, questions, Asking((0.5, 0.9), "r", ("p1", "p2"), 1_800_000_000_000_000_000))
     assert json.loads(answered[1].body)["causes"] is None
     living.lineup.ledger.extend(a.row for a in answered if a.row is not None)
     living.settle()
@@ -39,3 +34,26 @@ def test_a_fit_saved_before_cancellations_were_counted_replays_without_causes(
     with open_reader(tmp_path / "copy.duckdb") as reader:
         found = replay(reader, 2**62)
     assert (2, True) == (found.answers, found.identical)
+
+
+def _formerly_saved(living: Living) -> Serving:
+    """A model of record alone as an earlier program saved and served it."""
+    with living.store.reader() as reader:
+        model = list(modelfile.forms(fit_as_of(reader, living.store.last_commit)))[1]
+    row = modelfile.save(model, models_folder(living.store.path), fitted_ns=1)
+    living.store.write(Batch((row,)))
+    return Serving(model, row.model_id)
+
+
+def test_what_an_earlier_program_saved_serves_until_the_first_fit_of_this_one_takes_over(revive: Callable[[], Living]) -> None:
+    living = revive()
+    living.send(runs(60, seed=2))
+    living.settle()
+    former = _formerly_saved(living)
+    again = revive()
+    assert former.model_id == again.lineup.serving.model_id
+    again.settle()
+    assert isinstance(again.lineup.serving.model, Calibrated)
+    with again.store.reader() as reader:
+        newest = asof.models(reader, again.store.last_commit)[0]
+    assert (again.lineup.serving.model_id, None) == (newest.model_id, json.loads(newest.settings)["parent"])

@@ -271,7 +271,7 @@ def test_a_fit_that_fails_is_told_and_tried_again(living: Living, monkeypatch: p
 
     monkeypatch.setattr("service.refit.RETRY_S", 0.0)
     with monkeypatch.context() as broken:
-        broken.setattr("service.refit.modelfile.save", fail)
+        broken.setattr("service.refit.saved.save", fail)
         living.send(runs(20, seed=2, world=SURE))
         living.upkeep.start()
         until(lambda: "no such luck" in (living.lineup.trouble or ""))

@@ -1,0 +1,50 @@
+"""The calibrated model as one file, arrays and JSON: everything it answers and learns from, so that a restart answers as before.
+
+Schema 1 holds the model of record alone, as earlier programs served it; such files are read still.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from calibrate.conformal.pit import Histogram, Recalibration
+from calibrate.conformal.wrap import Calibrated
+from predictors import ensemblefile, modelfile
+from predictors.hazards import HierarchicalHazards
+from predictors.layered import Layered
+from telemetry.ledger import ModelFile
+
+SCHEMA = 2
+FAMILY = "calibrated"
+
+
+def save(model: Calibrated, folder: Path, *, settings: Mapping[str, Any], fitted_ns: int) -> ModelFile:
+    """Writes the model into `folder` and gives its row with these settings. The name holds the hash."""
+    return modelfile.write(packed(model), model.inner.record, folder, family=FAMILY, settings=settings, fitted_ns=fitted_ns)
+
+
+def load(path: Path, sha256: str) -> Calibrated | HierarchicalHazards:
+    """The model in a file of any schema; DamagedStore where its bytes are not those that were written."""
+    return unpacked(modelfile.content_of(path, sha256))
+
+
+def packed(model: Calibrated) -> bytes:
+    """The file's bytes: the same for the same model."""
+    arrays: dict[str, Any] = {}
+    header = {
+        "schema": SCHEMA,
+        "family": FAMILY,
+        "recalibration": ensemblefile.pack_mapping("recalibration", model.recalibration.nodes, arrays),
+    } | ensemblefile.pack(model.inner, arrays)
+    return modelfile.archived(header, arrays)
+
+
+def unpacked(content: bytes) -> Calibrated | HierarchicalHazards:
+    """The model from a file's bytes; NewerStore for a later schema."""
+    header, arrays = modelfile.opened(content, SCHEMA)
+    if header["schema"] == modelfile.SCHEMA:
+        return modelfile.unpack(header, arrays)
+    nodes = ensemblefile.unpack_mapping("recalibration", header["recalibration"], arrays, Histogram)
+    return Calibrated(ensemblefile.unpack(header, arrays), Recalibration(Layered(nodes)))
