@@ -20,6 +20,7 @@ from predictors.distribution import GRID, Array, Support
 from predictors.experts.asked import Asked, Told
 from predictors.experts.forest import Forest
 from predictors.experts.histories import MIDDLE, Histories, Learning
+from predictors.experts.imputed import beyond
 from predictors.experts.lessons import Lessons
 from predictors.grids import Curve, GridHazard
 from predictors.hazards import HierarchicalHazards
@@ -150,9 +151,9 @@ class Ensemble:
             asked = pending.pop(change.key)
             completed = change.ended == Ended.COMPLETED
             told.append(Told(change.key, asked, change.duration_s, completed))
-            if not completed or change.duration_s <= 0.0:
+            if change.ended == Ended.FAILED or change.duration_s <= 0.0:
                 continue
-            log_time = float(np.log(change.duration_s))
+            log_time = float(np.log(change.duration_s)) if completed else beyond(asked.mixed, change.duration_s, change.key)
             learning.take(asked.context, asked.phase, log_time, asked.centre, asked.centres)
             crowd = dict(zip(asked.path, asked.crowd, strict=True))
             judged.append(Judged(asked.path, shares(asked.path, crowd, RHO), losses(log_time, asked.experts)))
@@ -189,8 +190,8 @@ class Ensemble:
 def furthest(whole: Array | None, n: int, middle: float) -> Array:
     """Log times at GRID that no quantile may pass, shape (len(GRID),): those of the whole phase, moved up to the answer's median.
 
-    Whatever is known of a context narrows what is known of its phase: an upper tail wider than the phase's is not evidence. Levels
-    that the phase's n outcomes do not reach stay open.
+    Whatever is known of a context narrows what is known of its phase: an upper tail wider than the phase's is not evidence.
+    Levels that the phase's n outcomes do not reach stay open.
     """
     if whole is None:
         return np.full(len(GRID), np.inf)
