@@ -108,15 +108,28 @@ class Replay:
             self._learn(changes, now_s)
 
     def _learn(self, changes: list[Change], now_s: float) -> None:
-        if changes:
-            self.learner.learn(changes, len(self._known))
         n = len(self._known)
-        due = n >= (2 * self._fitted if n <= SMALL else self._fitted * GROWTH + 1)
-        if n > self._fitted and due and any(self.rows.ended[row] == Ended.COMPLETED for row in self._known):
+        enough = n > self._fitted and n >= (2 * self._fitted if n <= SMALL else self._fitted * GROWTH + 1)
+        due = enough and any(self.rows.ended[row] == Ended.COMPLETED for row in self._known)
+        if due:
+            changes += self._seen_to_run(now_s)
+        if changes:
+            self.learner.learn(changes, n)
+        if due:
             grown = n >= LEAST_ROWS and n >= self._grown * FOREST_GROWTH
-            self.learner.fit(self._frame(now_s), n, grown=grown)
+            self.learner.fit(self._frame(), n, grown=grown)
             self._fitted, self.fits = n, self.fits + 1
             self._grown = n if grown else self._grown
+
+    def _seen_to_run(self, now_s: float) -> list[Change]:
+        """Every running row told at its age: a fit counts it so, and what was told is what will be taken back."""
+        changes: list[Change] = []
+        for row in self._running:
+            age_s = now_s - float(self.rows.begun_s[row])
+            if self.rows.timed and age_s > 0.0 and age_s != self._counted_s.get(row):
+                changes += [*self._retracted(row), self._change(row, 1, age_s, Ended.RUNNING)]
+                self._counted_s[row] = age_s
+        return changes
 
     def _ask(self, rows: range) -> Iterator[Answer]:
         """Answers of rows that begin now."""
@@ -159,15 +172,13 @@ class Replay:
         age_s = self._counted_s.pop(row, None)
         return [] if age_s is None else [self._change(row, -1, age_s, Ended.RUNNING)]
 
-    def _frame(self, now_s: float) -> Frame:
-        """What is known now: rows that ended, and those that run, at their age."""
-        running = [row for row in self._running if self.rows.timed and now_s > self.rows.begun_s[row]]
-        rows = np.array([*self._known, *running], dtype=np.int64)
+    def _frame(self) -> Frame:
+        """What is known now: rows that ended, and those that run, at the age last told."""
+        rows = np.array([*self._known, *self._counted_s], dtype=np.int64)
         duration = self.rows.duration_s[rows]
         runs = np.arange(len(rows)) >= len(self._known)
-        duration[runs] = now_s - self.rows.begun_s[rows[runs]]
-        self._counted_s = dict(zip(running, duration[runs].tolist(), strict=True))
-        ended = [self.rows.ended[row] for row in self._known] + [Ended.RUNNING] * len(running)
+        duration[runs] = list(self._counted_s.values())
+        ended = [self.rows.ended[row] for row in self._known] + [Ended.RUNNING] * len(self._counted_s)
         contexts: dict[object, int] = {}
         phases: dict[str, int] = {}
         context = np.array([contexts.setdefault(self.rows.contexts[row], len(contexts)) for row in rows], dtype=np.int64)
