@@ -10,7 +10,7 @@ from typing import Annotated
 import orjson
 import typer
 
-from benchmarks import answers, fits, ingest, plans, recorder
+from benchmarks import answers, fits, ingest, learning, plans, recorder
 from benchmarks.measured import Figure
 
 PARTS: dict[str, Callable[[], list[Figure]]] = {
@@ -19,6 +19,7 @@ PARTS: dict[str, Callable[[], list[Figure]]] = {
     "answers": answers.run,
     "plans": plans.run,
     "fits": fits.run,
+    "learning": learning.run,
 }
 
 

@@ -67,6 +67,7 @@ def observations(n: int, seed: int = 1) -> pa.Table:
         "ended": pa.array(["completed", "cancelled"]).take(pa.array((rng.random(n) < 0.1).astype(np.int64))),
         "clock": pa.array(["monotonic"] * n),
         "known_from": np.arange(n) // 1000 + 1,
+        "started_ns": np.arange(n) * 1_000_000,
     }
     return pa.table(columns)
 
