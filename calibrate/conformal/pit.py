@@ -4,12 +4,17 @@ Per node of the judged path, a decayed histogram of u = F(y), drawn evenly betwe
 shrunk down the path, h = (counts + PSEUDO h_parent) / (n + PSEUDO), the root's parent being uniform; the quantile answered at
 level p is the model's at level a, where the cumulative share reaches p. Rows asked at one instant count once together in each
 node: a run that was slow as a whole says once, not a thousand times, that it was slow. Bins are fine at both ends.
+
+Of a row cancelled, lost or still running at c no more is known than u > F(c). Such rows leave the number at risk at F(c), so that
+shares are those of Kaplan and Meier (1958) over bins: what they would have come to lies above F(c) as the node's own outcomes do.
+A running row counts until it is taken back, and is then gone to the last bit.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
 
 import numpy as np
 
@@ -22,23 +27,75 @@ PSEUDO = 100.0
 """Outcomes that the parent's histogram weighs."""
 EDGES: Array = np.concatenate([[0.0, 0.001, 0.0025, 0.005], np.arange(1, 100) / 100.0, [0.995, 0.9975, 0.999, 1.0]])
 WIDTHS: Array = np.diff(EDGES)
+UNIT = 2.0**-20
+"""Running rows are counted in whole numbers of this, so that taking one back leaves nothing."""
+NO_LOST, NO_RUNNING = (0.0,) * len(WIDTHS), (0,) * len(WIDTHS)
+
+
+class Seen(StrEnum):
+    """What was seen of a row: its end, that it lasted longer, that it runs, or that it no longer does."""
+
+    ENDED = "ended"
+    LOST = "lost"
+    RUNNING = "running"
+    NOT_RUNNING = "not_running"
 
 
 @dataclass(frozen=True, slots=True)
 class Histogram:
-    """A node's decayed number of outcomes and their counts by bin, shape (len(WIDTHS),)."""
+    """A node's decayed number of outcomes and their counts by bin, shape (len(WIDTHS),).
+
+    `lost` are decayed counts of rows of which only a bound is known, by the bin of the bound, and `running` those of running
+    rows, in UNITs; both are empty where there are none. `n` counts neither.
+    """
 
     n: float
     counts: Array
+    lost: tuple[float, ...] = ()
+    running: tuple[int, ...] = ()
+
+    def having(self, column: int, share: float) -> Histogram:
+        """With an outcome in a bin."""
+        aged = self._aged(share)
+        aged.counts[column] += share
+        return replace(aged, n=aged.n + share)
+
+    def losing(self, column: int, share: float) -> Histogram:
+        """With a row that lasted longer than the bin."""
+        aged = self._aged(share)
+        lost = list(aged.lost or NO_LOST)
+        lost[column] += share
+        return replace(aged, lost=tuple(lost))
+
+    def running_in(self, column: int, share: float, sign: int) -> Histogram:
+        """With one running row more, or with one less."""
+        running = list(self.running or NO_RUNNING)
+        running[column] += sign * round(share / UNIT)
+        return replace(self, running=tuple(running) if any(running) else ())
+
+    def _aged(self, share: float) -> Histogram:
+        kept = 0.5 ** (share / HALF_LIFE)
+        return Histogram(self.n * kept, self.counts * kept, tuple(mass * kept for mass in self.lost), self.running)
+
+    def shrunk(self, parent: Array) -> Array:
+        """Shares by bin, shape (len(WIDTHS),), the parent's weighing PSEUDO outcomes."""
+        if not self.lost and not self.running:
+            return np.asarray((self.counts + PSEUDO * parent) / (self.n + PSEUDO))
+        beyond = np.array(self.lost or NO_LOST) + UNIT * np.array(self.running or NO_RUNNING)
+        return lasting(self.counts + PSEUDO * parent, beyond)
 
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """Where an outcome lay in the answer given for it, `u` in [0, 1]; `shares` is what it weighs at each node of its path."""
+    """Where a row lay in the answer given for it, `u` in [0, 1]; `shares` is what it weighs at each node of its path.
+
+    Of rows not seen to end, `u` is what they are known to exceed.
+    """
 
     path: tuple[str, ...]
     shares: tuple[float, ...]
     u: float
+    seen: Seen = Seen.ENDED
 
 
 @dataclass(frozen=True)
@@ -53,7 +110,7 @@ class Recalibration:
         for key in path:
             node = self.nodes.get(key)
             if node is not None:
-                share = (node.counts + PSEUDO * share) / (node.n + PSEUDO)
+                share = node.shrunk(share)
         cumulative = np.append(0.0, np.cumsum(share))
         return np.asarray(cumulative / cumulative[-1])
 
@@ -62,17 +119,43 @@ class Recalibration:
         return np.asarray(np.interp(levels, self.at(path), EDGES))
 
     def having(self, placed: Sequence[Placed]) -> Recalibration:
-        """The recalibration that knows these outcomes too, in their order."""
+        """The recalibration that knows these rows too, in their order."""
         changed: dict[str, Histogram] = {}
         for one in placed:
             column = min(int(np.searchsorted(EDGES, one.u, side="right")) - 1, len(WIDTHS) - 1)
             for key, share in zip(one.path, one.shares, strict=True):
-                node = changed.get(key) or self.nodes.get(key)
-                kept = 0.5 ** (share / HALF_LIFE)
-                counts = np.zeros(len(WIDTHS)) if node is None else node.counts * kept
-                counts[column] += share
-                changed[key] = Histogram(share if node is None else node.n * kept + share, counts)
+                node = changed.get(key) or self.nodes.get(key) or Histogram(0.0, np.zeros(len(WIDTHS)))
+                if one.seen == Seen.ENDED:
+                    changed[key] = node.having(column, share)
+                elif one.seen == Seen.LOST:
+                    changed[key] = node.losing(column, share)
+                else:
+                    changed[key] = node.running_in(column, share, 1 if one.seen == Seen.RUNNING else -1)
         return Recalibration(self.nodes.having(changed))
+
+
+def lasting(ended: Array, beyond: Array) -> Array:
+    """Shares by bin of rows of which `ended` were seen to end in each bin and `beyond` left it still running; they add up to 1.
+
+    Kaplan and Meier's over bins; half of those that leave a bin are at risk in it. `ended` is above 0 in the last bin.
+    """
+    at_risk = np.cumsum((ended + beyond)[::-1])[::-1] - 0.5 * beyond
+    survival = np.cumprod(1.0 - ended / at_risk)
+    survival[-1] = 0.0
+    return np.asarray(-np.diff(survival, prepend=1.0))
+
+
+def passed_in(log_quantiles: Array, zero: float, age_s: float) -> float:
+    """F(age) in an answer given as for `place_in`: what u exceeds of a row that lasted longer; 0 below the lowest quantile."""
+    if age_s <= 0.0:
+        return 0.0
+    log_age = float(np.log(age_s))
+    high = int(np.searchsorted(log_quantiles, log_age + 1e-9, side="right"))
+    if high in {0, len(GRID)}:
+        return zero if high == 0 else float(zero + (1.0 - zero) * GRID[-1])
+    step = log_quantiles[high] - log_quantiles[high - 1]
+    share = min(max((log_age - log_quantiles[high - 1]) / step, 0.0), 1.0)
+    return float(zero + (1.0 - zero) * (GRID[high - 1] + share * (GRID[high] - GRID[high - 1])))
 
 
 def place_in(log_quantiles: Array, zero: float, duration_s: float, draw: float) -> float:

@@ -13,7 +13,7 @@ import numpy as np
 from scipy.special import ndtri
 
 from calibrate.conformal.checked import checked
-from calibrate.conformal.pit import Placed, Recalibration, place_in
+from calibrate.conformal.pit import Placed, Recalibration, Seen, passed_in, place_in
 from predictors.aggregate import shares
 from predictors.causes import Incidence
 from predictors.contexts import Context
@@ -26,6 +26,7 @@ from predictors.hazards import HierarchicalHazards
 from predictors.joint.dependence import Dependence
 from predictors.joint.streams import keys_of, stream, uniforms
 from predictors.model import Change
+from telemetry.words import Ended
 
 SEED = 5
 RHO = 1.0
@@ -109,9 +110,25 @@ class Calibrated:
     def after(self, changes: Sequence[Change], commit: int) -> Calibrated:
         """The model that also knows `changes` up to `commit`."""
         inner = self.inner.after(changes, commit)
-        placed = [placed_of(told) for told in inner.told if told.ended]
+        failed = {change.key for change in changes if change.ended == Ended.FAILED}
+        placed = [*self._seen_running(inner, changes), *(placed_of(told) for told in inner.told if told.key not in failed)]
         recalibration = self.recalibration.having(placed) if placed else self.recalibration
         return Calibrated(inner, recalibration)
+
+    def _seen_running(self, inner: Ensemble, changes: Sequence[Change]) -> list[Placed]:
+        """Rows asked that run at an age now, and what is taken back of those that ran; `inner` also knows the changes."""
+        placed: list[Placed] = []
+        ended, met = {told.key: told.asked for told in inner.told}, dict[str, Asked]()
+        for change in changes:
+            if change.ended != Ended.RUNNING or change.duration_s <= 0.0:
+                continue
+            asked = met.get(change.key) or self.inner.pending.get(change.key)
+            if asked is None and change.sign > 0:  # asked only now: nothing of it was counted before
+                asked = inner.pending.get(change.key) or ended.get(change.key)
+            if asked is not None:
+                met[change.key] = asked
+                placed.append(running_at(asked, change.duration_s, change.sign))
+        return placed
 
     def refounded(self, record: HierarchicalHazards, forest: Forest | None) -> Calibrated:
         """The same memory over experts fitted anew."""
@@ -133,6 +150,18 @@ def read_at(log_quantiles: Array, levels: Array) -> Array:
 def placed_of(told: Told) -> Placed:
     """Where an outcome lay in the answer given when it was asked; the draw is keyed by the row."""
     asked = told.asked
+    if not told.ended:
+        return Placed(asked.path, weighed(asked), passed_in(asked.mixed, asked.zero, told.duration_s), Seen.LOST)
     draw = float(uniforms(stream(SEED, "pit", keys_of([told.key])), 1)[0, 0])
-    crowd = dict(zip(asked.path, asked.crowd, strict=True))
-    return Placed(asked.path, shares(asked.path, crowd, RHO), place_in(asked.mixed, asked.zero, told.duration_s, draw))
+    return Placed(asked.path, weighed(asked), place_in(asked.mixed, asked.zero, told.duration_s, draw))
+
+
+def running_at(asked: Asked, age_s: float, sign: int) -> Placed:
+    """A row seen to run at an age (`sign` 1), or the same taken back (-1)."""
+    seen = Seen.RUNNING if sign > 0 else Seen.NOT_RUNNING
+    return Placed(asked.path, weighed(asked), passed_in(asked.mixed, asked.zero, age_s), seen)
+
+
+def weighed(asked: Asked) -> tuple[float, ...]:
+    """What a row weighs at each node of its path: rows asked at one instant count once together."""
+    return shares(asked.path, dict(zip(asked.path, asked.crowd, strict=True)), RHO)
