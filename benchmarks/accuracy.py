@@ -32,33 +32,48 @@ REPLACED = ("lambda_coldstart", "azure_vm_noise")
 
 
 def main(sets: Annotated[list[str] | None, typer.Argument(help="Sets to measure; all if none is named.")] = None) -> None:
-    """Measure, and write the page."""
+    """Measure model by model, and write the page after each set."""
     peers = orjson.loads((SHARED / "bench" / "peers.json").read_bytes())
     if unknown := set(sets or ()) - peers.keys():
         raise typer.BadParameter(f"{', '.join(sorted(unknown))}: use {', '.join(peers)}")
     KEPT.mkdir(exist_ok=True)
-    for name in sets or peers:
-        measured = measure(name)
-        (KEPT / f"{name}.json").write_bytes(orjson.dumps(measured))
-        typer.echo("\n".join(accuracy_page.of_set(name, measured, peers[name])))
-    kept = {name: orjson.loads(file.read_bytes()) for name in peers if (file := KEPT / f"{name}.json").exists()}
-    PAGE.write_text(accuracy_page.page(kept, peers))
+    for what in (*MODELS, "unforeseen"):
+        for name in sets or peers:
+            if what != "unforeseen":
+                _keep(name, ("models", what), measured(name, what))
+                typer.echo("\n".join(accuracy_page.of_set(name, _kept(name), peers[name])))
+            elif name in REPLACED:
+                path = SHARED / "datasets" / f"{name}.parquet"
+                _keep(name, ("unforeseen",), unforeseen(path, KEPT / f"{name}.{MODELS[0]}.parquet", KEPT, replayed))
+            kept = {each: found for each in peers if (found := _kept(each))}
+            PAGE.write_text(accuracy_page.page(kept, peers, MODELS))
 
 
-def measure(name: str) -> dict[str, Any]:
-    """Figures of every model on one set."""
-    path = SHARED / "datasets" / f"{name}.parquet"
+def measured(name: str, model: str) -> dict[str, Any]:
+    """Figures of one model on one set."""
+    path, out = SHARED / "datasets" / f"{name}.parquet", KEPT / f"{name}.{model}.parquet"
+    commit, summary = _commit(), replayed(path, out, model)
     scorer = _scorer()
     truth = scorer.truth_table(str(path))
-    measured: dict[str, Any] = {"commit": _commit(), "floor90": group_floor(truth, 0.9), "models": {}}
-    for model in MODELS:
-        out = KEPT / f"{name}.{model}.parquet"
-        summary = replayed(path, out, model)
-        scores = scorer.score(truth, importlib.import_module("pandas").read_parquet(out), GROUPS)
-        measured["models"][model] = {"summary": summary, "scores": scores}
-    if name in REPLACED:
-        measured["unforeseen"] = unforeseen(path, KEPT / f"{name}.{MODELS[0]}.parquet", KEPT, replayed)
-    return measured
+    scores = scorer.score(truth, importlib.import_module("pandas").read_parquet(out), GROUPS)
+    return {"commit": commit, "summary": summary, "scores": scores, "floor90": group_floor(truth, 0.9)}
+
+
+def _kept(name: str) -> dict[str, Any]:
+    """What was measured of a set so far."""
+    file = KEPT / f"{name}.json"
+    found: dict[str, Any] = orjson.loads(file.read_bytes()) if file.exists() else {}
+    return found
+
+
+def _keep(name: str, place: tuple[str, ...], value: dict[str, Any]) -> None:
+    """Put what was measured in its place among the rest."""
+    kept = _kept(name)
+    inner = kept
+    for key in place[:-1]:
+        inner = inner.setdefault(key, {})
+    inner[place[-1]] = value
+    (KEPT / f"{name}.json").write_bytes(orjson.dumps(kept))
 
 
 def replayed(path: Path, out: Path, model: str) -> dict[str, Any]:

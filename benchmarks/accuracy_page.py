@@ -23,12 +23,23 @@ lowest `crps_log` on that set.
 COLUMNS = ("crps_log", "ratio", "crps_rel", "pin99_rel", "cov50", "cov90", "cov95", "cov99", "group error", "missing", "crossing")
 
 
-def page(kept: Mapping[str, Measured], peers: Mapping[str, Peers]) -> str:
-    """The whole page."""
-    lines = [HEAD, "## Against the best peer", "", *_summary(kept, peers), "", "## In seconds", "", *_in_seconds(kept, peers)]
-    lines += ["", "## What experts weigh", "", *_weights(kept), "", "## Nothing foreseen", "", *_unforeseen(kept)]
-    lines += ["", "## What it took", "", *_took(kept)]
-    for name, measured in kept.items():
+def page(kept: Mapping[str, Measured], peers: Mapping[str, Peers], models: Sequence[str]) -> str:
+    """The whole page, from what was measured so far of each set."""
+    own = models[0]
+    known = {name: measured for name, measured in kept.items() if own in measured["models"]}
+    lines = [
+        HEAD,
+        "## Against the best peer",
+        "",
+        *_summary(known, peers, models),
+        "",
+        "## In seconds",
+        "",
+        *_in_seconds(known, peers, models),
+    ]
+    lines += ["", "## What experts weigh", "", *_weights(known, own), "", "## Nothing foreseen", "", *_unforeseen(known)]
+    lines += ["", "## What it took", "", *_took(known, models)]
+    for name, measured in known.items():
         lines += ["", *of_set(name, measured, peers[name])]
     return "\n".join(lines) + "\n"
 
@@ -44,8 +55,9 @@ def of_set(name: str, measured: Measured, peers: Peers) -> list[str]:
     leader = float(peers[best(peers)]["crps_log"])
     ordered = sorted({**models, **peers}.items(), key=lambda one: one[1].get("crps_log", float("inf")))
     some = next(iter(models.values()))
-    about = f"{some['n']:,} rows scored in {some['clusters']:,} clusters; measured at {measured['commit']}."
-    floor = measured["floor90"]
+    commits = ", ".join(dict.fromkeys(found["commit"] for found in measured["models"].values()))
+    about = f"{some['n']:,} rows scored in {some['clusters']:,} clusters; measured at {commits}."
+    floor = next(iter(measured["models"].values()))["floor90"]
     if floor is not None:
         about += f" Floor of the group error: {floor:.4f}."
     return [f"## {name}", "", about, "", *_table(["", *COLUMNS], (_scores(who, scores, leader) for who, scores in ordered))]
@@ -59,31 +71,40 @@ def _scores(who: str, scores: Mapping[str, Any], leader: float) -> list[str]:
     return [who, *cells, _or_dash(scores["mean_group_err90"], 4), f"{scores['missing']:.3f}", f"{scores['crossing']:.3f}"]
 
 
-def _summary(kept: Mapping[str, Measured], peers: Mapping[str, Peers]) -> list[str]:
-    head = ["set", "best peer", "its crps_log (se)", "calibrated", "aggregate", "hazards alone"]
-    head += ["p90 coverage: peer, calibrated", "group error: peer, calibrated, floor"]
+def _summary(known: Mapping[str, Measured], peers: Mapping[str, Peers], models: Sequence[str]) -> list[str]:
+    head = ["set", "best peer", "its crps_log (se)", *(f"{model}: ratio" for model in models)]
+    head += ["p90 coverage: peer, own", "group error: peer, own, floor"]
     rows = []
-    for name, measured in kept.items():
-        leader = peers[name][best(peers[name])]
-        ratios = [f"{found['scores']['crps_log'] / leader['crps_log']:.2f}" for found in measured["models"].values()]
-        own = measured["models"]["calibrated"]["scores"]
-        errors = [_or_dash(value, 3) for value in (leader["mean_group_err90"], own["mean_group_err90"], measured["floor90"])]
-        row = [name, best(peers[name]), f"{leader['crps_log']:.4f} ({leader['crps_log_se']:.4f})", *ratios]
-        rows.append([*row, f"{leader['cov90']:.3f}, {own['cov90']:.3f}", ", ".join(errors)])
-    return ["Ratios of `crps_log` to the best peer's: below 1 is better than it.", "", *_table(head, rows)]
+    for name, measured in known.items():
+        leader, own = peers[name][best(peers[name])], measured["models"][models[0]]
+        scores = own["scores"]
+        errors = [_or_dash(value, 3) for value in (leader["mean_group_err90"], scores["mean_group_err90"], own["floor90"])]
+        row = [name, best(peers[name]), f"{leader['crps_log']:.4f} ({leader['crps_log_se']:.4f})"]
+        row += [_or_dash(_of(measured, model, "crps_log", leader["crps_log"]), 2) for model in models]
+        rows.append([*row, f"{leader['cov90']:.3f}, {scores['cov90']:.3f}", ", ".join(errors)])
+    said = f"Ratios of `crps_log` to the best peer's: below 1 is better than it. Own is `{models[0]}`."
+    return [said, "", *_table(head, rows)]
 
 
-def _in_seconds(kept: Mapping[str, Measured], peers: Mapping[str, Peers]) -> list[str]:
-    head = ["set", *(f"{what}: {who}" for what in ("crps_rel", "pin99_rel") for who in ("best peer", "calibrated", "aggregate"))]
+def _in_seconds(known: Mapping[str, Measured], peers: Mapping[str, Peers], models: Sequence[str]) -> list[str]:
+    head = ["set", *(f"{what}: {who}" for what in ("crps_rel", "pin99_rel") for who in ("best peer", *models[:2]))]
     rows = []
-    for name, measured in kept.items():
-        everyone = [peers[name][best(peers[name])], *(measured["models"][m]["scores"] for m in ("calibrated", "aggregate"))]
-        rows.append([name, *(f"{who[what]:.3f}" for what in ("crps_rel", "pin99_rel") for who in everyone)])
+    for name, measured in known.items():
+        row = [name]
+        for what in ("crps_rel", "pin99_rel"):
+            row += [f"{peers[name][best(peers[name])][what]:.3f}", *(_or_dash(_of(measured, m, what), 3) for m in models[:2])]
+        rows.append(row)
     return _table(head, rows)
 
 
-def _weights(kept: Mapping[str, Measured]) -> list[str]:
-    shares = {name: measured["models"]["calibrated"]["summary"]["weights"] for name, measured in kept.items()}
+def _of(measured: Measured, model: str, what: str, unit: float = 1.0) -> float | None:
+    """A score of a model in units of another; None where it was not measured."""
+    found = measured["models"].get(model)
+    return None if found is None else float(found["scores"][what]) / unit
+
+
+def _weights(known: Mapping[str, Measured], own: str) -> list[str]:
+    shares = {name: measured["models"][own]["summary"]["weights"] for name, measured in known.items()}
     experts = list(next(iter(shares.values()), {}))
     rows = [[name, *(f"{share[expert]:.3f}" for expert in experts)] for name, share in shares.items()]
     return ["Mean weight of each expert in the answers about test rows.", "", *_table(["set", *experts], rows)]
@@ -98,14 +119,14 @@ def _unforeseen(kept: Mapping[str, Measured]) -> list[str]:
     return [said, "", *_table(["set", "answers", "identical to the bit"], rows)]
 
 
-def _took(kept: Mapping[str, Measured]) -> list[str]:
-    head = ["set", "rows", "left out", "unanswered", "fits", *(f"{model}, s" for model in next(iter(kept.values()))["models"])]
+def _took(known: Mapping[str, Measured], models: Sequence[str]) -> list[str]:
+    head = ["set", "rows", "left out", "unanswered", "fits", *(f"{model}, s" for model in models)]
     rows = []
-    for name, measured in kept.items():
-        summaries = [found["summary"] for found in measured["models"].values()]
-        own = summaries[0]
+    for name, measured in known.items():
+        own = measured["models"][models[0]]["summary"]
         row = [name, *(f"{own[what]:,}" for what in ("rows", "left_out", "unanswered", "fits"))]
-        rows.append([*row, *(f"{summary['wall_s']:.0f}" for summary in summaries)])
+        took = [measured["models"][model]["summary"]["wall_s"] if model in measured["models"] else None for model in models]
+        rows.append([*row, *(_or_dash(seconds, 0) for seconds in took)])
     return ["Wall time of the whole command, each model asked in a process of its own.", "", *_table(head, rows)]
 
 
