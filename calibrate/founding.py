@@ -2,7 +2,8 @@
 
 The newest ended rows are replayed in the order in which they became known. Experts are fitted on what precedes a step, and each
 step doubles what is known; within it, rows are asked in SLICES, each before anything of it is known, and then learned from. So
-every row was answered by a model that had not seen it. Rows of a slice that began at one instant count together, as they do while serving.
+every row was answered by a model that had not seen it. Rows of a slice that began at one instant count together, as they do
+while serving.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -63,12 +63,12 @@ class Context:
 
     def known(self) -> dict[str, Any]:
         """Known fields only, in the order of definition."""
-        return {k: v for k, v in asdict(self).items() if v is not None}
+        values = ((name, getattr(self, name)) for name in (*CATEGORIES, *NUMBERS))
+        return {name: value for name, value in values if value is not None}
 
     def configuration(self) -> str:
         """Exact configuration: every category, and numbers to the nearest power of two (of 1 + x)."""
-        words = [getattr(self, name) or "" for name in CATEGORIES]
-        return "|".join([*words, *(_octave(getattr(self, name)) for name in NUMBERS)])
+        return _configuration(self)
 
     def path(self, phase: str) -> tuple[str, ...]:
         """Node keys from root to leaf, one per name in LEVELS. An unknown value is a value of its own."""
@@ -76,6 +76,12 @@ class Context:
         host = f"{state}/{family}/{self.host or ''}|{self.device or ''}"
         model = f"{host}/{self.model or ''}|{self.runtime or ''}|{self.precision or ''}|{self.mode or ''}"
         return (phase, state, f"{state}/{family}", host, model, f"{phase}#{self.configuration()}")
+
+
+@lru_cache(maxsize=REMEMBERED)
+def _configuration(context: Context) -> str:
+    words = [getattr(context, name) or "" for name in CATEGORIES]
+    return "|".join([*words, *(_octave(getattr(context, name)) for name in NUMBERS)])
 
 
 def novelty(n: int) -> int:

@@ -1,4 +1,4 @@
-"""What an ensemble is in a model file: the model of record, the forest, and the memory, so that it goes on as if it never stopped."""
+"""What an ensemble is in a model file: the model of record, the forest, and the memory, so that it goes on as before."""
 
 from __future__ import annotations
 

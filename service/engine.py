@@ -16,7 +16,7 @@ import orjson
 
 from predictors.changing import ContextChange, Course, course
 from predictors.contexts import Context
-from predictors.distribution import GRID, Array, Distribution, Support
+from predictors.distribution import GRID, MEAN_LEVELS, Array, Distribution, Support
 from predictors.model import Model
 from telemetry.errors import NoEvidence
 from telemetry.ledger import Prediction
@@ -118,10 +118,15 @@ class _Reading:
         return cls(np.empty((n, len(GRID))), np.empty((n, n_levels)), np.empty(n), np.empty(n), np.empty(n))
 
     def fill(self, rows: Any, dist: Distribution, levels: tuple[float, ...]) -> None:
-        self.grid[rows] = dist.quantile(GRID)
-        self.asked[rows] = dist.quantile(np.array(levels))
-        self.mean[rows], self.horizon[rows] = dist.mean(), dist.horizon_s
-        self.claimed_s[rows] = dist.quantile(np.array([[s.claimed_to] for s in dist.support]))[:, 0]
+        # All levels at once: the cost of a single question is in calls, not in levels. GRID ends at the horizon of the mean.
+        same = np.concatenate([GRID, levels, MEAN_LEVELS])
+        at = np.empty((dist.n_contexts, len(same) + 1))
+        at[:, :-1] = same
+        at[:, -1] = [s.claimed_to for s in dist.support]
+        read, last, end = dist.quantile(at), len(GRID), len(GRID) + len(levels)
+        self.grid[rows], self.asked[rows], self.claimed_s[rows] = read[:, :last], read[:, last:end], read[:, -1]
+        self.horizon[rows] = read[:, last - 1]
+        self.mean[rows] = np.minimum(read[:, end:-1], read[:, last - 1 : last]).mean(axis=1)
 
     def of(self, i: int) -> dict[str, Any]:
         return {
@@ -158,7 +163,11 @@ def _told(support: Support) -> dict[str, Any]:
     """The evidence as an answer gives it."""
     known = ("level", "n", "n_eff", "largest_s", "last_commit")
     told = {name: getattr(support, name) for name in known}
-    return told if support.checked is None else told | {"checked": asdict(support.checked)}
+    return (
+        told
+        if support.checked is None
+        else told | {"checked": {name: getattr(support.checked, name) for name in ("level", "n", "enough")}}
+    )
 
 
 def beyond(levels: Sequence[float], support: Support, at_least_s: float) -> list[dict[str, Any]]:

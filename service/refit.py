@@ -1,7 +1,7 @@
 """Fits in the background, and brings what serves up to date: state at c = fold(state at f, changes f+1 .. c).
 
-Experts fitted as of a commit take over from the experts of what serves, and all else that it has learned goes on. The new value is
-written whole, as of the commit at which they took over, before it answers anything: a kill in between leaves the one before it.
+Experts fitted as of a commit take over from the experts of what serves, and all else that it has learned goes on. The new value
+is written whole, as of the commit at which they took over, before it answers anything: a kill in between leaves the one before.
 """
 
 from __future__ import annotations

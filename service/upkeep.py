@@ -16,6 +16,7 @@ from service.plan_scoring import WaitingPlans, corrected_batch, corrections, wit
 from service.refit import Fit, Refitter, caught_up, restored, succeeded
 from service.scoring import Waiting
 from service.settings import Settings
+from service.warming import Recent
 from telemetry import asof
 from telemetry.errors import StoreError
 from telemetry.ledger import PlanAnswer, Prediction
@@ -46,6 +47,7 @@ class Upkeep:
         self._thread = threading.Thread(target=self._run, name="phasecast-upkeep", daemon=True)
         self._refitter.learned(asof.count_ended(self._reader, store.last_commit))
         self._whole, self._behind = False, False
+        self._recent, self._done_to = Recent(), 0
         try:
             self.tick()
         except StoreError as error:  # what is known answers on; what is to be written waits for room
@@ -59,6 +61,7 @@ class Upkeep:
         # The queue is emptied after `newest` is read, so an answer always comes before the events it was about.
         ledger = self._lineup.ledger
         taken = [ledger.popleft() for _ in range(len(ledger))]
+        self._recent.note(taken)
         try:
             left = [] if self._whole else self._recover(newest)
             upto = asof.slice_end(self._reader, self._derived_to, newest, ROUND_ROWS)
@@ -109,8 +112,9 @@ class Upkeep:
         plans = self._plans.score(ended)
         outcomes = Batch(tuple(outcome for _, outcome in plans))
         together = merged(Batch(tuple(taken)), derived.batch, self._waiting.score(self._reader, ended, ()), outcomes)
+        self._done_to = upto
         if together.rows or together.closes:
-            commit = self._store.write(together).commit
+            commit = self._done_to = self._store.write(together).commit
             taken.clear()
             if derived.batch is not None:
                 self._learn(commit)
@@ -139,7 +143,7 @@ class Upkeep:
         self._lineup.learned_to = commit
 
     def _swap(self) -> None:
-        """Let fitted experts take over: once the model they are part of is saved, it serves; start the next fit when it is due."""
+        """Let fitted experts take over: once the model they are part of is saved, it serves. Start a fit when one is due."""
         done, upto, serving = self._refitter.finished(), self._lineup.learned_to, self._lineup.serving
         if isinstance(done, Fit):
             model = succeeded(done, serving, self._reader, upto)
@@ -148,6 +152,12 @@ class Upkeep:
         elif done is not None:
             self._lineup.serving = Serving(caught_up(done.model, self._reader, upto), done.row.model_id)
         self._refitter.maybe_start(upto, self._lineup.serving)
+
+    def warm(self) -> None:
+        """Make answers ready that were asked for lately, unless there is something to observe."""
+        serving = self._lineup.serving
+        if serving is not None:
+            self._recent.warm(serving.model, lambda: self._done_to >= self._store.last_commit and not self._stopping.is_set())
 
     def first_fit(self) -> None:
         """Take up all that is committed, and wait for the first fit where nothing can answer yet.
@@ -179,16 +189,18 @@ class Upkeep:
         while not self._stopping.is_set():
             self._wake.wait(IDLE_S)
             self._wake.clear()
-            started_s = time.monotonic()
+            started_s = ended_s = time.monotonic()
             try:
                 self.tick()
+                ended_s = time.monotonic()
+                self.warm()
                 self._lineup.trouble = self._refitter.trouble
                 pause_s = self._tick_s
             except Exception as error:  # a thread that ended in silence would leave answers to grow old unnoticed
                 log.exception("a round of upkeep failed; the next one takes its work up again")
                 self._lineup.trouble = f"{type(error).__name__}: {error}"
                 pause_s = TROUBLED_S
-            way_s = COURTESY * (time.monotonic() - started_s)
+            way_s = COURTESY * (ended_s - started_s)
             self._stopping.wait(pause_s)
             self._lineup.intake.give_way(way_s if self._behind else min(way_s, AT_ONCE_S), self._stopping)
             if self._derived_to < self._store.last_commit:

@@ -1,4 +1,4 @@
-"""How far answers of a kind have been checked: whether enough outcomes lay in earlier answers for their levels to be called true."""
+"""How far answers of a kind have been checked: whether enough outcomes are known of earlier ones to call their levels true."""
 
 from __future__ import annotations
 

@@ -52,6 +52,8 @@ class Forest:
 
     def _leaves(self, features: Array) -> Ints:
         """The leaf each row falls into, shape (n, n_trees)."""
+        if len(features) == 1:
+            return self._leaves_of(features[0])[None, :]
         row = np.arange(len(features))[:, None]
         at = np.broadcast_to(self.root, (len(features), len(self.root)))
         for _ in range(DEEPEST):
@@ -60,6 +62,16 @@ class Forest:
                 break
             goes_left = features[row, feature] <= self.threshold[at]
             at = np.where(goes_left, self.left[at], self.right[at])
+        return at
+
+    def _leaves_of(self, row: Array) -> Ints:
+        """The leaves of a single row, shape (n_trees,): the same as among others, with less to pay for each level."""
+        at = self.root
+        for _ in range(DEEPEST):
+            feature = self.feature.take(at)
+            if feature.max() < 0:
+                break
+            at = np.where(row.take(feature) <= self.threshold.take(at), self.left.take(at), self.right.take(at))
         return at
 
 

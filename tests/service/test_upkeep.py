@@ -1,14 +1,17 @@
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
+from calibrate.conformal import saved
 from predictors.contexts import Context
 from predictors.synthetic import Run, World, runs
-from service.engine import Asking, Question, ask
+from service import refit
+from service.engine import Asking, Question, Serving, ask
 from telemetry import asof
 from telemetry.errors import BadField, DiskFull, UnknownId
 from telemetry.ledger import Prediction
@@ -298,3 +301,51 @@ def test_only_the_newest_model_files_are_kept(living: Living) -> None:
         rows = asof.models(reader, living.store.last_commit)
     assert len(rows) > 3
     assert {row.file_name for row in rows[:3]} == {path.name for path in folder.iterdir()}
+
+
+def test_what_was_asked_about_lately_is_answered_anew_before_anyone_asks(living: Living) -> None:
+    living.send(runs(60, seed=2, world=SURE))
+    living.settle()
+    run = runs(1, seed=5, world=SURE)[0]
+    _ask(living, run)
+    living.send(runs(3, seed=3, world=SURE))
+    living.upkeep.tick()
+    context = Context.of(run.attempt.model_dump())
+    assert {} == living.lineup.serving.model.curves
+    living.upkeep.warm()
+    assert [(context, "service")] == list(living.lineup.serving.model.curves)
+
+
+def test_nothing_is_made_ready_while_something_is_to_be_observed(living: Living) -> None:
+    living.send(runs(60, seed=2, world=SURE))
+    living.settle()
+    _ask(living, runs(1, seed=5, world=SURE)[0])
+    living.upkeep.tick()
+    living.lineup.serving.model.curves.clear()
+    living.send(runs(3, seed=3, world=SURE))
+    living.upkeep.warm()
+    assert {} == living.lineup.serving.model.curves
+
+
+def test_what_was_learned_outlives_a_fit_and_a_restart(revive: Callable[[], Living]) -> None:
+    living = revive()
+    for seed in (2, 3):
+        living.send(runs(60, seed=seed, world=SURE))
+        living.settle()
+    with living.store.reader() as reader:
+        newest, first = asof.models(reader, living.store.last_commit)[:2]
+    assert json.loads(newest.settings)["parent"] == first.model_id
+    served = living.lineup.serving
+    again = revive().lineup.serving
+    assert served.model_id == again.model_id
+    assert saved.packed(served.model) == saved.packed(again.model)
+
+
+def test_a_fit_made_for_another_model_than_the_one_that_serves_is_dropped(living: Living) -> None:
+    living.send(runs(60, seed=2, world=SURE))
+    living.settle()
+    with living.store.reader() as reader:
+        made = refit.fit(reader, living.store.last_commit, living.lineup.serving)
+        other = Serving(living.lineup.serving.model, "another")
+        assert refit.succeeded(made, other, reader, living.store.last_commit) is None
+        assert refit.succeeded(made, living.lineup.serving, reader, living.store.last_commit) is not None
