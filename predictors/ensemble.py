@@ -33,6 +33,8 @@ PRIOR: Array = np.array([3.0, 1.0, 1.0, 1.0, 1.0, 1.0]) / 8.0
 """Weights before any outcome is known: the model of record first."""
 MEMO = 20_000
 """Answers remembered until something is learned."""
+TAIL = 0.95
+"""Level past which no answer is wider than its phase."""
 SHORTEST = np.log(1e-9)
 """Log of the store's resolution in s."""
 APART = 1e-10 * np.arange(len(GRID))
@@ -141,10 +143,9 @@ class Ensemble:
 
     def after(self, changes: Sequence[Change], commit: int) -> Ensemble:
         """The model that also knows `changes` up to `commit`: new rows are asked first, then outcomes are taken in, in order."""
-        pending = dict(self.pending)
-        pending |= self._begun(changes)
-        learning, judged, lessons, told = Learning(self.histories), [], [], []
         corrected = {change.key for change in changes if change.sign < 0 and change.ended != Ended.RUNNING}
+        pending = {**self.pending, **self._begun([change for change in changes if change.key not in corrected])}
+        learning, judged, lessons, told = Learning(self.histories), [], [], []
         for change in changes:
             if change.sign < 0 or change.ended == Ended.RUNNING or change.key in corrected or change.key not in pending:
                 continue
@@ -190,12 +191,13 @@ class Ensemble:
 def furthest(whole: Array | None, n: int, middle: float) -> Array:
     """Log times at GRID that no quantile may pass, shape (len(GRID),): those of the whole phase, moved up to the answer's median.
 
-    Whatever is known of a context narrows what is known of its phase: an upper tail wider than the phase's is not evidence.
+    Whatever is known of a context narrows what is known of its phase: a tail wider than the phase's is not evidence. Only levels
+    past TAIL are held to it: of two modes far apart a context may have both where its phase, all contexts together, has a slope.
     Levels that the phase's n outcomes do not reach stay open.
     """
     if whole is None:
         return np.full(len(GRID), np.inf)
-    reached = (GRID > 0.5) & (n / (n + 1.0) >= GRID)
+    reached = (GRID > TAIL) & (n / (n + 1.0) >= GRID)
     return np.where(reached, whole + max(middle - float(whole[MIDDLE]), 0.0), np.inf)
 
 
