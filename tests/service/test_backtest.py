@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
 from benchmarks.unforeseen import by, replaced_after
+from calibrate.conformal.wrap import Calibrated
 from predictors.contexts import Context
 from predictors.distribution import GRID
 from predictors.frames import Frame
@@ -148,6 +149,18 @@ def test_what_was_told_of_a_survivor_is_taken_back_once(heard: tuple[Recorded, L
             told[change.key] = change.duration_s
         assert change.ended == Ended.RUNNING or change.key not in told
     assert heard[1].frames[-1].running.any()
+
+
+def test_survivors_leave_nothing_in_the_recalibration_once_they_ended(tmp_path: Path) -> None:
+    rows = recorded(write(tmp_path, [*work(120), {"start_s": 1e6, "duration_s": 1.0}]))
+    replay = Replay(rows, Served(DEFAULT))
+    counted = 0
+    for answer in replay.answers():
+        model = replay.learner.model
+        running = [any(node.running) for node in model.recalibration.nodes.values()] if isinstance(model, Calibrated) else []
+        counted += any(running)
+        assert answer.row < 120 or not any(running)
+    assert counted > 50
 
 
 def test_fits_come_at_doublings_and_then_at_growths_of_a_tenth(heard: tuple[Recorded, Listener, list[Answer]]) -> None:
