@@ -190,3 +190,35 @@ class WithdrawalIn(Wire):
     """Why a decision ends."""
 
     reason: Annotated[str, Field(min_length=1, max_length=2000)]
+
+
+class PolicyQuery(Wire):
+    """Another policy to judge by the decisions that were logged: `always` one alternative, or else the one expected first."""
+
+    always: Annotated[
+        Name | None, Field(description="Alternative it takes wherever it may; least expected time if left out.")
+    ] = None
+    phase: Annotated[Name, Field(description="Phase whose length is the outcome.")] = "completion"
+    within_s: Annotated[float, Field(gt=0, le=1e12, description="Longer outcomes, and failures, count as this, s.")]
+    newest: Annotated[int, Field(ge=1, le=100_000, description="Newest decisions to look at.")] = 20_000
+
+
+class PolicyOut(BaseModel):
+    """Mean outcome in s that a policy would have met, by three estimators with 95 % intervals by run; null where refused."""
+
+    as_of_commit: int
+    doubly_robust: IntervalOut | None
+    self_normalised: IntervalOut | None
+    ips: IntervalOut | None
+    logged_mean_s: Annotated[float | None, Field(description="Mean of the outcomes that were seen, as they were logged, s.")]
+    refused: Annotated[list[str], Field(description="Why there is no estimate.")]
+    decisions: int
+    seen: Annotated[int, Field(description="Of those, outcomes (count) that are known; weights stand for the others.")]
+    runs: int
+    effective: Annotated[float, Field(description="Effective number of decisions, (sum w)^2 / sum w^2.")]
+    largest_weight: Annotated[float, Field(description="Largest weight before it was cut.")]
+    cut_at: float
+    cut: Annotated[float, Field(description="Share of decisions at which the weight was cut.")]
+    cut_mass: Annotated[float, Field(description="Share of the weight that was lost by that.")]
+    unlogged: Annotated[float, Field(description="Share of the policy's choices that the log never takes.")]
+    not_covered: str

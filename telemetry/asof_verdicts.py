@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pyarrow as pa
 
 from telemetry.asof import rows_of
-from telemetry.decisions import Credit, Decision
+from telemetry.decisions import Credit
 from telemetry.store.reader import Reader
 from telemetry.verdicts import Change, Forecast, Opening
 
@@ -65,10 +67,33 @@ def openings(reader: Reader, forecast_id: str, commit: int) -> list[Opening]:
     return rows_of(Opening, reader.arrow(sql, [forecast_id, forecast_id, commit]))
 
 
-def decisions(reader: Reader, commit: int, newest: int) -> list[Decision]:
-    """The newest decisions known at `commit`, the oldest of them first."""
-    sql = "SELECT * FROM decisions WHERE known_from <= ? ORDER BY known_from DESC, decision_id DESC LIMIT ?"
-    return rows_of(Decision, reader.arrow(sql, [commit, newest]))[::-1]
+def decided(reader: Reader, commit: int, phase: str, newest: int) -> pa.Table:
+    """The newest decisions known at `commit`, with what is known of this phase of the first attempt that names each.
+
+    Columns: decision_id, run (run_id, else decision_id), choice, alternatives (JSON), duration_s, ended (null where no such
+    attempt is known). In order of known_from, then decision_id.
+    """
+    sql = f"""
+        WITH made AS (
+            SELECT * FROM decisions WHERE known_from <= ? ORDER BY known_from DESC, decision_id DESC LIMIT ?
+        ), followed AS (
+            SELECT a.decision_id, a.attempt_id FROM attempts a JOIN made USING (decision_id)
+            WHERE a.known_from <= ? AND a.retry_of IS NULL AND a.purpose = 'work'
+            QUALIFY row_number() OVER (PARTITION BY a.decision_id ORDER BY a.known_from, a.attempt_id) = 1
+        ), known AS (
+            SELECT f.decision_id, o.duration_s, o.ended FROM followed f JOIN observations o USING (attempt_id)
+            WHERE o.phase = ? AND o.segment = 0 AND o.duration_s IS NOT NULL AND {_STANDING.format("o")}
+        )
+        SELECT m.decision_id, coalesce(m.run_id, m.decision_id) AS run, m.choice, m.alternatives, k.duration_s, k.ended
+        FROM made m LEFT JOIN known k USING (decision_id) ORDER BY m.known_from, m.decision_id
+    """  # noqa: S608  constants of this file
+    return reader.arrow(sql, [commit, newest, commit, phase, commit, commit])
+
+
+def answers(reader: Reader, ids: Sequence[str], commit: int) -> dict[str, list[float]]:
+    """Quantiles in s of served answers known at `commit`, by prediction_id."""
+    which = "known_from <= ? AND prediction_id IN (SELECT unnest(?::VARCHAR[]))"
+    return dict(reader.rows(f"SELECT prediction_id, quantiles_s FROM predictions WHERE {which}", [commit, list(ids)]))  # noqa: S608
 
 
 def credit(reader: Reader, account: str, commit: int) -> Credit | None:
