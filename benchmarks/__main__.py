@@ -10,7 +10,7 @@ from typing import Annotated
 import orjson
 import typer
 
-from benchmarks import answers, fits, ingest, learning, plans, recorder
+from benchmarks import answers, fits, hosts, ingest, learning, plans, recorder
 from benchmarks.measured import Figure
 
 PARTS: dict[str, Callable[[], list[Figure]]] = {
@@ -20,6 +20,7 @@ PARTS: dict[str, Callable[[], list[Figure]]] = {
     "plans": plans.run,
     "fits": fits.run,
     "learning": learning.run,
+    "hosts": hosts.run,
 }
 
 

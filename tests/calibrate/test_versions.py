@@ -1,6 +1,10 @@
 """Versions of a profile: what opens a new one, what is said of the difference, and what may be a baseline."""
 
 import json
+import os
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -8,6 +12,7 @@ import pytest
 from calibrate.hosts.versions import baseline, changes, numbered
 from telemetry.tables import HostProfile
 
+ROOT = Path(__file__).resolve().parents[2]
 CONDITION = {"processor": "x", "quota": None, "driver": "550.54", "microcode": "0x1", "frequency_hz": 2e9, "torch": "2.13.0"}
 
 
@@ -59,6 +64,36 @@ def test_changes_are_told_in_words() -> None:
 
 def test_a_rate_that_was_measured_beside_other_work_is_told_so() -> None:
     assert ["copy: contended, 0.50 times what it was"] == changes(row(1, copy=rate(10)), row(2, copy=rate(5, contended=True)))
+
+
+MEASURE = """
+import os, socket, sys, time
+from pathlib import Path
+from calibrate.hosts.grants import MIB, Terms, give
+from calibrate.hosts.profile import UNASKED, carried_out, planned, profiled
+os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: int(sys.argv[1])])
+terms = Terms(("image_like",), 600.0, 60.0, 2, 2048 * MIB, 0)
+grant = give(terms, user="ada", host=socket.gethostname(), now_ns=time.time_ns())
+plan = planned(grant, Path(), seconds=0.2)
+print(profiled(plan, carried_out(plan, UNASKED)).model_dump_json())
+"""
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="takes two processors")
+def test_a_host_limited_to_one_of_its_processors_is_another_version_that_says_so() -> None:
+    told = [
+        subprocess.run(
+            [sys.executable, "-c", MEASURE, n], capture_output=True, text=True, check=True, timeout=120, cwd=ROOT
+        ).stdout
+        for n in ("2", "1")
+    ]
+    whole, limited = map(HostProfile.model_validate_json, told)
+    assert {whole.profile_id: 1, limited.profile_id: 2} == numbered([whole, limited])
+    said = changes(whole, limited)
+    assert "processors of the affinity mask: 2 before, 1 now" in said
+    assert "usable processors: 2.0 before, 1.0 now" in said
+    assert "image_like_threads_2_flop_per_s: not measured any more" in said
+    assert "image_like_threads_1_flop_per_s" in json.loads(limited.rates)
 
 
 def test_the_baseline_is_the_newest_uncontended_median_under_the_newest_condition() -> None:
