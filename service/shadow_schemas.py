@@ -192,6 +192,42 @@ class WithdrawalIn(Wire):
     reason: Annotated[str, Field(min_length=1, max_length=2000)]
 
 
+class OptionIn(Wire):
+    """One feasible alternative of a decision on which advice is asked."""
+
+    name: Name
+    resource_safe: Annotated[bool | None, Field(description="Whether its memory is known to be safe; null is unmarked.")] = None
+    permitted: Annotated[bool, Field(description="Whether the operator permits it.")] = False
+    supported: Annotated[bool, Field(description="Whether the mode is supported there.")] = False
+    misses: Annotated[
+        Probability | None, Field(description="Chance of missing what was promised, from its upper end; null if unknown.")
+    ] = None
+
+
+class AdviceIn(Wire):
+    """Ask whether to try another alternative than the ordinary choice, within a budget of missed promises."""
+
+    decision_id: Annotated[Name, Field(description="The decision; it alone decides the draw.")]
+    account: Annotated[Name, Field(description="Whose budget is spent, such as planner-1.")]
+    share: Annotated[float, Field(gt=0, le=0.1, description="Expected extra misses it may cost, per decision.")] = 0.001
+    cap: Annotated[float, Field(gt=0, le=10, description="Most extra misses saved up.")] = 0.05
+    most: Annotated[float, Field(gt=0, le=0.5, description="Largest probability of exploring in one decision.")] = 0.05
+    protected: Annotated[bool, Field(description="Work with a protected deadline: never explored with.")] = False
+    ordinary: Annotated[Name, Field(description="What would be chosen without exploring.")]
+    alternatives: Annotated[list[OptionIn], Field(min_length=1, max_length=500)]
+
+
+class AdviceOut(BaseModel):
+    """What to choose, with the propensities to log."""
+
+    choice: str
+    propensities: dict[str, float]
+    excluded: Annotated[dict[str, str], Field(description="Alternatives that may not be explored, each with the reason.")]
+    extra_misses: Annotated[float, Field(description="Expected extra misses that this decision costs.")]
+    balance: Annotated[float, Field(description="Extra misses that the account may still cost.")]
+    reasons: list[str]
+
+
 class PolicyQuery(Wire):
     """Another policy to judge by the decisions that were logged: `always` one alternative, or else the one expected first."""
 

@@ -16,7 +16,7 @@ from service.host_schemas import CalibrationOut, CalibrationsOut, ChangesOut, Gr
 from service.plan_schemas import ChancesOut, LatestStartsOut, ScenariosOut
 from service.readings import ContextsOut, CoverageOut, GrantOut, HostsOut, OverviewOut, ProfileOut, RunningOut
 from service.schemas import AnswersOut
-from service.shadow_schemas import LoggedOut, PromotionOut, ShadowOut
+from service.shadow_schemas import AdviceOut, LoggedOut, PolicyOut, PromotionOut, ShadowOut
 from service.token_schemas import TokenMadeOut, TokenOut, TokensOut
 
 
@@ -143,6 +143,14 @@ class AsyncClient:
     async def log_decisions(self, decisions: Sequence[Mapping[str, Any]]) -> LoggedOut:
         """Log choices made, with all they could have been."""
         return calls.answer(LoggedOut, *await self._send(calls.log_decisions(decisions)))
+
+    async def advice(self, decision: Mapping[str, Any]) -> AdviceOut:
+        """Advise whether to try another alternative than the ordinary one."""
+        return calls.answer(AdviceOut, *await self._send(calls.advice(decision)))
+
+    async def policy(self, within_s: float, always: str | None = None, phase: str = "completion") -> PolicyOut:
+        """What another policy would have met: one that always takes an alternative, or takes the one expected first."""
+        return calls.answer(PolicyOut, *await self._send(calls.policy(within_s, always, phase)))
 
     async def shadow_forecasts(self, forecasts: Sequence[Mapping[str, Any]]) -> LoggedOut:
         """Hand in forecasts of another predictor, to be scored beside the answers."""

@@ -164,6 +164,17 @@ def log_decisions(decisions: Sequence[Mapping[str, Any]]) -> Call:
     return Call("POST", "/v1/decisions", orjson.dumps({"decisions": list(decisions)}))
 
 
+def advice(decision: Mapping[str, Any]) -> Call:
+    """Ask whether to try another alternative; `decision` as in AdviceIn. It is paid for each time it is asked."""
+    return Call("POST", "/v1/decisions/advice", orjson.dumps(dict(decision)), repeatable=False)
+
+
+def policy(within_s: float, always: str | None, phase: str) -> Call:
+    """Ask what another policy would have met."""
+    asked = {"phase": phase, "within_s": within_s} | ({} if always is None else {"always": always})
+    return Call("GET", f"/v1/reports/policies?{urlencode(asked)}")
+
+
 def shadow_forecasts(forecasts: Sequence[Mapping[str, Any]]) -> Call:
     """Send forecasts of another predictor, to be scored beside the answers."""
     return Call("POST", "/v1/shadow/forecasts", orjson.dumps({"forecasts": list(forecasts)}))

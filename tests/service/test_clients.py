@@ -53,6 +53,8 @@ BY_NAME: dict[str, tuple[Any, ...]] = {
     "calibration": ("{run_id}",),
     "stop_calibration": ("{run_id}",),
     "log_decisions": ([],),
+    "advice": ({},),
+    "policy": (1.0, "north"),
     "shadow_forecasts": ([],),
     "promote": ({},),
     "withdraw_promotion": ("{change_id}", "a slip"),

@@ -10,7 +10,8 @@ import httpx
 import numpy as np
 import pytest
 
-from service.client.sync import http_client
+from service.client.sync import Client, http_client
+from service.http.routes.decisions import ADVICE
 from tests.service.living import Served, until
 
 N, NORTH_S, SOUTH_S = 400, 1.0, 2.0
@@ -107,3 +108,20 @@ def test_without_support_it_is_refused_with_the_reason(api: httpx.Client) -> Non
     found = judged(api, always="west", within_s=5.0, newest=1)
     assert (None, 1.0) == (found["doubly_robust"], found["unlogged"])
     assert found["refused"][0].startswith("no support: 100.0%")
+
+
+def test_advice_is_paid_from_an_account_and_its_draw_is_its_own(api: httpx.Client) -> None:
+    first = Client(api).advice(ADVICE)
+    assert {"split": "resource_safety_unmarked"} == first.excluded
+    assert first.propensities["south"] == pytest.approx(0.001 / 0.03)
+    assert (pytest.approx(0.001), pytest.approx(0.0)) == (first.extra_misses, first.balance)
+    assert first.choice == Client(api).advice(ADVICE).choice, "the same decision draws the same"
+    kept = Client(api).advice({**ADVICE, "protected": True})
+    assert ("north", 0.0, ["protected_deadline"]) == (kept.choice, kept.extra_misses, kept.reasons)
+    assert pytest.approx(0.001) == kept.balance, "what was not spent is saved"
+    assert 0.0 == Client(api).advice({**ADVICE, "account": "planner-2", "protected": True}).extra_misses
+
+
+def test_an_ordinary_choice_that_is_no_alternative_is_refused(api: httpx.Client) -> None:
+    answer = api.post("/v1/decisions/advice", json={**ADVICE, "ordinary": "nowhere"})
+    assert (422, "alternatives") == (answer.status_code, answer.json()["field"])

@@ -1,18 +1,24 @@
-"""POST /v1/decisions and GET /v1/reports/policies: choices with all they could have been, and what others would have met."""
+"""Choices with all they could have been, advice on trying others, and what another policy would have met."""
 
 from __future__ import annotations
 
+import threading
+import time
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request
+from starlette.concurrency import run_in_threadpool
 
-from service import policies
+from service import exploring, policies
 from service.http.limits import body_of
 from service.http.openapi import takes
-from service.http.running import running
+from service.http.running import Running, running
 from service.logged import logged
-from service.shadow_schemas import DecisionsRequest, LoggedOut, PolicyOut, PolicyQuery
+from service.shadow_schemas import AdviceIn, AdviceOut, DecisionsRequest, LoggedOut, PolicyOut, PolicyQuery
+from telemetry import asof_verdicts
+from telemetry.store.batch import Batch
 
+ONE_POSTING = threading.Lock()
 router = APIRouter(prefix="/v1", tags=["decisions"])
 EXAMPLE: dict[str, Any] = {
     "decisions": [
@@ -30,6 +36,16 @@ EXAMPLE: dict[str, Any] = {
         }
     ]
 }
+ADVICE: dict[str, Any] = {
+    "decision_id": "d-2",
+    "account": "planner-1",
+    "ordinary": "north",
+    "alternatives": [
+        {"name": "north", "resource_safe": True, "permitted": True, "supported": True, "misses": 0.02},
+        {"name": "south", "resource_safe": True, "permitted": True, "supported": True, "misses": 0.05},
+        {"name": "split"},
+    ],
+}
 
 
 @router.post("/decisions", response_model=LoggedOut, openapi_extra=takes(DecisionsRequest, EXAMPLE))
@@ -38,6 +54,23 @@ async def post_decisions(request: Request) -> LoggedOut:
     at = running(request)
     asked = DecisionsRequest.model_validate_json(await body_of(request, at.settings.body_limit_bytes))
     return await logged(at.store, [(one.decision_id, one.row) for one in asked.decisions])
+
+
+@router.post("/decisions/advice", response_model=AdviceOut, openapi_extra=takes(AdviceIn, ADVICE))
+async def post_advice(request: Request) -> AdviceOut:
+    """Advise whether to try an alternative that is safe, permitted and supported; what that may cost is paid from an account."""
+    at = running(request)
+    asked = AdviceIn.model_validate_json(await body_of(request, at.settings.question_limit_bytes))
+    return await run_in_threadpool(_advised, at, asked)
+
+
+def _advised(at: Running, asked: AdviceIn) -> AdviceOut:
+    """Advise and post, one after another: two that read one balance would spend it twice."""
+    with ONE_POSTING, at.store.reader() as reader:
+        standing = asof_verdicts.credit(reader, exploring.account_name(asked), at.store.last_commit)
+        advice, posting = exploring.advised(asked, standing, time.time_ns())
+        at.store.write(Batch((posting,)))
+        return advice
 
 
 @router.get("/reports/policies", response_model=PolicyOut)
