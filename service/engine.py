@@ -161,13 +161,10 @@ def judge(support: Support, elapsed_s: float | None, elapsed_source: str | None 
 
 def _told(support: Support) -> dict[str, Any]:
     """The evidence as an answer gives it."""
-    known = ("level", "n", "n_eff", "largest_s", "last_commit")
-    told = {name: getattr(support, name) for name in known}
-    return (
-        told
-        if support.checked is None
-        else told | {"checked": {name: getattr(support.checked, name) for name in ("level", "n", "enough")}}
-    )
+    told = {name: getattr(support, name) for name in ("level", "n", "n_eff", "largest_s", "last_commit")}
+    if support.checked is not None:
+        told["checked"] = {name: getattr(support.checked, name) for name in ("level", "n", "enough")}
+    return told
 
 
 def beyond(levels: Sequence[float], support: Support, at_least_s: float) -> list[dict[str, Any]]:

@@ -165,20 +165,24 @@ def caught_up(model: M, reader: Reader, upto: int) -> M:
 
 
 def restored(store: Store, reader: Reader, upto: int) -> Serving | None:
-    """The newest model of the store that is undamaged, brought up to `upto`; damaged files are told and passed over.
+    """The newest model of the store that is undamaged, brought up to `upto`."""
+    newest = newest_saved(reader, models_folder(store.path))
+    return None if newest is None else Serving(caught_up(newest[1], reader, upto), newest[0].model_id)
+
+
+def newest_saved(reader: Reader, folder: Path) -> tuple[ModelFile, Calibrated | HierarchicalHazards] | None:
+    """The newest undamaged model as it was saved, and its row; damaged files are told and passed over.
 
     So are models from before what retention removed, since what went from their evidence is not known any more.
     """
     complete_from = asof.complete_from(reader)
-    for row in asof.models(reader, store.last_commit):
+    for row in asof.models(reader, NEWEST):
         if Origin.of(row).served_from < complete_from:
             continue
         try:
-            model = saved.load(models_folder(store.path) / row.file_name, row.sha256)
+            return row, saved.load(folder / row.file_name, row.sha256)
         except DamagedStore as error:
             log.warning("model %s not used: %s", row.model_id, error)
-            continue
-        return Serving(caught_up(model, reader, upto), row.model_id)
     return None
 
 
@@ -213,9 +217,13 @@ class Refitter:
         least = 1 if first else max(1, min(self._least, fitted))
         due = least if now_s >= self._rest_until_s else max(least, GROWTH * self._total)
         if self._running is None and self._since_fit >= due and now_s >= self._retry_at_s:
-            self._since_fit = 0
-            self._started_s = time.monotonic()
-            self._running = self._pool.submit(self._fit, commit, serving)
+            self.start(commit, serving)
+
+    def start(self, commit: int, serving: Serving | None) -> None:
+        """Start a fit as of `commit`, due or not; nothing may be under way."""
+        self._since_fit = 0
+        self._started_s = time.monotonic()
+        self._running = self._pool.submit(self._fit, commit, serving)
 
     def save(self, model: Calibrated, origin: Origin) -> None:
         """Write the model on the thread of fits; `finished` then has it."""

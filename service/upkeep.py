@@ -164,11 +164,25 @@ class Upkeep:
 
         For a process without a thread of rounds.
         """
+        self._take_up()
+        while self._lineup.serving is None and self._refitter.wait():
+            self._swap()
+
+    def fit_now(self) -> None:
+        """Take up all that is committed, and let experts fitted on it take over; nothing where nothing has completed."""
+        before = self._lineup.serving
+        self._take_up()
+        while self._refitter.wait():
+            self._swap()
+        if before is not None and self._lineup.serving is not None and self._lineup.serving.model_id == before.model_id:
+            self._refitter.start(self._lineup.learned_to, self._lineup.serving)
+            while self._refitter.wait():
+                self._swap()
+
+    def _take_up(self) -> None:
         newest = self._store.last_commit
         while self._derived_to < newest:
             self.tick()
-        while self._lineup.serving is None and self._refitter.wait():
-            self._swap()
 
     def start(self) -> None:
         """Run rounds on a thread."""

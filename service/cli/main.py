@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 from pydantic import ValidationError
 
-from service.cli import answer, backtest, calibrate, freeze, grant, host, hosts, imports, keep, serve, shadow, token
+from service.cli import answer, backtest, calibrate, fit, freeze, grant, host, hosts, imports, keep, serve, shadow, token
 from service.cli.options import Failure
 from telemetry.errors import (
     CeilingTooSmall,
@@ -68,6 +68,7 @@ app.command()(serve.serve)
 app.command()(serve.snapshot)
 app.command()(answer.predict)
 app.command()(answer.residual)
+app.command()(fit.fit)
 app.command()(backtest.backtest)
 app.command()(host.demo)
 app.command("import")(imports.import_files)
