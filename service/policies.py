@@ -7,7 +7,7 @@ from dataclasses import asdict
 import numpy as np
 
 from calibrate.explore.decided import Decided, always, least_expected, log_of
-from calibrate.explore.offpolicy import evaluate
+from calibrate.explore.offpolicy import NOT_COVERED, Limits, evaluate
 from predictors.scores import Interval
 from service.shadow_schemas import IntervalOut, PolicyOut, PolicyQuery
 from telemetry import asof_verdicts
@@ -17,9 +17,11 @@ from telemetry.words import Ended
 
 
 def report(reader: Reader, commit: int, asked: PolicyQuery) -> PolicyOut:
-    """Judge a policy as of a commit. Raises BadField where nothing is logged, or nothing was expected of an alternative."""
-    policy = least_expected if asked.always is None else always(asked.always)
-    log = log_of(decided_as_of(reader, commit, asked.phase, asked.newest), policy, asked.within_s)
+    """Judge a policy as of a commit. Raises BadField where nothing was expected of an alternative."""
+    decided = decided_as_of(reader, commit, asked.phase, asked.newest)
+    if not decided:
+        return _nothing(commit)
+    log = log_of(decided, least_expected if asked.always is None else always(asked.always), asked.within_s)
     found = evaluate(log)
     return PolicyOut(
         as_of_commit=commit,
@@ -59,6 +61,28 @@ def decided_as_of(reader: Reader, commit: int, phase: str, newest: int) -> list[
         )
         for row, told in zip(rows, alternatives, strict=True)
     ]
+
+
+def _nothing(commit: int) -> PolicyOut:
+    """What is told before anything was decided."""
+    return PolicyOut(
+        as_of_commit=commit,
+        doubly_robust=None,
+        self_normalised=None,
+        ips=None,
+        logged_mean_s=None,
+        refused=["nothing is logged: POST /v1/decisions, and name the decision in the attempts that follow it"],
+        decisions=0,
+        seen=0,
+        runs=0,
+        effective=0.0,
+        largest_weight=0.0,
+        cut_at=Limits().largest_weight,
+        cut=0.0,
+        cut_mass=0.0,
+        unlogged=0.0,
+        not_covered=NOT_COVERED,
+    )
 
 
 def _told(found: Interval | None) -> IntervalOut | None:
