@@ -29,6 +29,7 @@ PLOTS_DRAWN = {
     "#residual .scatterlayer .trace": 2,
     "#running .barlayer .trace": 3,
     "#coverage .scatterlayer .trace": 1,
+    "#rates-plot .scatterlayer .trace": 1,
 }
 in_browser = pytest.mark.browser
 
@@ -108,10 +109,10 @@ def quantile(answer: Response, level: float) -> float:
 
 
 @in_browser
-def test_four_plots_are_drawn_with_words_beside_them(page: Page) -> None:
+def test_five_plots_are_drawn_with_words_beside_them(page: Page) -> None:
     for plot, least in PLOTS_DRAWN.items():
         assert least <= page.locator(plot).count(), plot
-    assert ["Shows", "Good", "If not"] * 4 == page.locator(".words dt").all_text_contents()
+    assert ["Shows", "Good", "If not"] * 5 == page.locator(".words dt").all_text_contents()
     expect(page.locator("#health")).to_have_text("answering")
     expect(page.locator("#empty")).to_be_hidden()
     expect(page.locator("#rates tr")).to_have_count(2)
@@ -180,6 +181,17 @@ def test_a_host_without_a_profile_says_so(page: Page) -> None:
     page.get_by_label("Host", exact=True).select_option("south")
     expect(page.locator("#host-note")).to_contain_text("never measured")
     expect(page.locator("#profile")).to_be_hidden()
+
+
+@in_browser
+def test_rates_of_one_quantity_are_drawn_with_their_condition_beside_them(page: Page) -> None:
+    page.get_by_label("Host", exact=True).select_option("north")
+    quantity = page.get_by_label("Quantity", exact=True)
+    for unit, named in (("B/s", "memory copy"), ("FLOP/s", "matmul threads 2")):
+        quantity.select_option(unit)
+        expect(page.locator("#rates-plot .xtitle")).to_have_text(unit)
+        expect(page.locator("#rates-plot .ytick")).to_have_text([named])
+    expect(page.locator("#changes")).to_contain_text("Condition 1")
 
 
 @in_browser

@@ -16,7 +16,7 @@ const NOTHING = "{}";
 
 /** What was told last. `rest` is null until a time has been waited; `commit` is that of the heavy figures. */
 const last = {
-  overview: null, contexts: new Map([[NOTHING, {}]]), running: null, coverage: null, whole: null, rest: null, commit: -1,
+  overview: null, contexts: new Map([[NOTHING, {}]]), running: null, coverage: null, whole: null, rest: null, profile: null, commit: -1,
 };
 
 // Asking.
@@ -104,7 +104,18 @@ async function showHosts() {
   const chosen = hosts.find(({ host }) => host === $("host").value);
   if (!chosen) return;
   const profile = chosen.profile_id === null ? null : await calls.profile(chosen.host);
-  if (chosen.host === $("host").value) views.host(chosen, profile);
+  if (chosen.host !== $("host").value) return;
+  views.host(chosen, profile);
+  last.profile = profile;
+  showRates();
+}
+
+function showRates() {
+  if (!last.profile) return;
+  const units = [...new Set(last.profile.rates.map(({ name }) => words.quantity(name)))].sort();
+  offer($("quantity"), units.map((unit) => [unit, unit]));
+  const unit = $("quantity").value;
+  plots.rates($("rates-plot"), last.profile.rates.filter(({ name }) => words.quantity(name) === unit), unit);
 }
 
 function showProblem(error) {
@@ -150,6 +161,7 @@ function redraw() {
   }
   if (last.running) showRunning();
   if (last.coverage) showCoverage();
+  showRates();
 }
 
 const dark = window.matchMedia("(prefers-color-scheme: dark)");
@@ -174,6 +186,7 @@ on("again", "click", ask);
 on("log", "change", redraw);
 on("elapsed", "input", slide);
 on("host", "change", showHosts);
+on("quantity", "change", showRates);
 on("theme", "change", applyTheme);
 dark.addEventListener("change", applyTheme);
 

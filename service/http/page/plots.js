@@ -1,7 +1,7 @@
 // The plots. Each draws from plain data into a place; colours come from the page's own palette, so both themes follow it.
 
 /* global Plotly */
-import { level as levelName, percent, time, unitFor } from "./words.js";
+import { count, level as levelName, percent, rate, time, unitFor } from "./words.js";
 
 const CONFIG = { displayModeBar: false, responsive: true };
 const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
@@ -142,6 +142,27 @@ export function coverage(place, strata, p) {
     xaxis: axis({ title: `took longer than ${levelName(p)} (%)`, range: [-2, 102] }),
     yaxis: axis({ categoryorder: "array", categoryarray: strata.map(label), autorange: "reversed" }),
     shapes: [upright(100 * (1 - p), { color: colour("ink"), width: 1.4, dash: "dash" })],
+  });
+}
+
+/** Measured rates of one quantity, with the intervals of their medians; contended ones in a colour of their own. */
+export function rates(place, rows, unit) {
+  const names = (of) => of.map((row) => plain(rate(row.name, row.median).of));
+  const group = (contended, name, fill) => {
+    const of = rows.filter((row) => row.contended === contended);
+    return {
+      type: "scatter", mode: "markers", name, marker: { color: fill, size: 9 }, y: names(of), x: of.map((row) => row.median),
+      error_x: {
+        type: "data", symmetric: false, color: fill, thickness: 1.6, width: 4,
+        array: of.map((row) => row.high - row.median), arrayminus: of.map((row) => row.median - row.low),
+      },
+      text: of.map((row) => `${rate(row.name, row.median).amount}, ${count(row.samples)} samples`), hovertemplate: "%{text}<extra></extra>",
+    };
+  };
+  return draw(place, [group(false, "measured alone", colour("accent")), group(true, "beside other work", colour("bad"))], {
+    height: 130 + 30 * rows.length,
+    xaxis: axis({ title: unit, type: "log", exponentformat: "SI" }),
+    yaxis: axis({ categoryorder: "array", categoryarray: names(rows), autorange: "reversed" }),
   });
 }
 

@@ -4,6 +4,7 @@ import { $, badge, cell, element, fill, number, offer, row, tile } from "./parts
 import * as words from "./words.js";
 
 const FIRST_PHASES = ["service", "setup", "completion"];
+const MOST_CHANGES = 6;
 const SECTIONS = ["ask", "now", "truth"];
 
 /** How far the service has come, and which phases can be asked about. */
@@ -99,7 +100,7 @@ export function host(told, profile) {
   const seen = `${words.plural(told.attempts, "attempt")} known, ${words.count(told.running)} running.`;
   $("profile").hidden = profile === null;
   if (profile === null) {
-    $("host-note").textContent = `${seen} It was never measured. Measuring needs a grant; \`phasecast demo\` asks for one.`;
+    $("host-note").textContent = `${seen} It was never measured. Measuring needs a grant: \`phasecast grant add\`.`;
     return;
   }
   const partial = profile.partial ? "; this one was stopped before all probes were done" : "";
@@ -110,6 +111,8 @@ export function host(told, profile) {
     const spread = `± ${words.percent(one.spread)}`;
     return row(of, number(amount), number(spread), number(words.count(one.samples)), cell(one.complaints.join("; ") || "nothing"));
   }));
+  const changed = profile.changes.slice(0, MOST_CHANGES).join("; ");
+  $("changes").textContent = `Condition ${profile.version}. ${changed ? `Since the profile before: ${changed}.` : "Nothing changed."}`;
   $("grant").textContent = permission(profile.grant);
   fill($("condition"), Object.entries(profile.condition).flatMap(([name, value]) => [
     element("dt", {}, words.spaced(name)), element("dd", {}, value === null ? "unknown" : String(value)),

@@ -41,6 +41,9 @@ export const plural = (n, one, many = `${one}s`) => `${count(n)} ${n === 1 ? one
 const PREFIXES = [[1e12, "T"], [1e9, "G"], [1e6, "M"], [1e3, "k"], [1, ""]];
 const RATE_UNITS = [["_flop_per_s", "FLOP/s"], ["_bytes_per_s", "B/s"], ["_hz", "Hz"], ["_per_s", "/s"]];
 
+/** The unit that a rate's name ends in, as it is written. */
+export const quantity = (name) => RATE_UNITS.find(([ending]) => name.endsWith(ending))?.[1] ?? "s";
+
 /** A measured rate, its unit read off the end of its name: what it is of, and how much. */
 export function rate(name, value) {
   const found = RATE_UNITS.find(([ending]) => name.endsWith(ending));
