@@ -11,8 +11,8 @@ import logging
 import time
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from dataclasses import asdict, dataclass
-from itertools import groupby
+from dataclasses import asdict, dataclass, replace
+from itertools import groupby, islice
 from pathlib import Path
 from typing import TypeVar
 
@@ -40,6 +40,8 @@ NEWEST = 2**62
 """A commit past all there are."""
 GROWTH, FOREST_GROWTH = 0.1, 0.3
 """Growth of what is known, as shares of it, after which a fit is due at once, and after which a fit grows a forest as well."""
+WAITED_FOR = 5_000
+"""Asked rows whose end is waited for past a fit: of some phases the end is never told, and they must not fill memory."""
 RETRY_S = 5.0
 """Pause after a fit that failed."""
 
@@ -133,7 +135,17 @@ def succeeded(made: Fit, before: Serving | None, reader: Reader, upto: int) -> C
     if before is None or before.model_id != made.origin.parent or made.record is None:
         return None
     assert isinstance(before.model, Calibrated)
-    return before.model.refounded(caught_up(made.record, reader, upto), made.forest)
+    return joined(before.model, caught_up(made.record, reader, upto), made.forest)
+
+
+def joined(before: Calibrated, record: HierarchicalHazards, forest: Forest | None) -> Calibrated:
+    """What `before` has learned over experts fitted anew; of the rows whose end it waits for, the newest."""
+    model = before.refounded(record, forest)
+    beyond = len(model.inner.pending) - WAITED_FOR
+    if beyond <= 0:
+        return model
+    newest = dict(islice(model.inner.pending.items(), beyond, None))
+    return Calibrated(replace(model.inner, pending=newest), model.recalibration)
 
 
 def save(store: Store, model: Calibrated, origin: Origin) -> Saved:

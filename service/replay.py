@@ -26,7 +26,7 @@ from predictors.hazards import HierarchicalHazards
 from predictors.model import Model
 from service.engine import Asking, Question, Serving, ask
 from service.planning import ask_again
-from service.refit import Origin, caught_up, fit_as_of, founded_as_of
+from service.refit import Origin, caught_up, fit_as_of, founded_as_of, joined
 from telemetry import asof
 from telemetry.errors import DamagedStore
 from telemetry.ledger import ModelFile, PlanAnswer, Prediction
@@ -152,7 +152,7 @@ class _Again:
     def _succeeded(self, row: ModelFile, before: Calibrated, lessons: Lessons) -> Calibrated:
         """The model that went on from `before` with experts fitted as of its commit."""
         record = caught_up(fit_as_of(self.reader, row.fit_commit), self.reader, Origin.of(row).served_from)
-        model = before.refounded(record, grow(*lessons.arrays()) if Origin.of(row).grew else None)
+        model = joined(before, record, grow(*lessons.arrays()) if Origin.of(row).grew else None)
         self._note(row, same=self._is(row, saved.packed(model)))
         return model
 

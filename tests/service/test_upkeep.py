@@ -349,3 +349,17 @@ def test_a_fit_made_for_another_model_than_the_one_that_serves_is_dropped(living
         other = Serving(living.lineup.serving.model, "another")
         assert refit.succeeded(made, other, reader, living.store.last_commit) is None
         assert refit.succeeded(made, living.lineup.serving, reader, living.store.last_commit) is not None
+
+
+def test_rows_that_never_end_are_not_waited_for_for_ever(living: Living, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(refit, "WAITED_FOR", 2)
+    living.send(runs(20, seed=2, world=SURE))
+    living.settle()
+    for seed in (5, 6, 7):
+        run = runs(1, seed=seed, world=SURE)[0]
+        living.store.write(Batch((run.attempt, *_started(run, "far/boot-9", 5_000_000_000))))
+        living.settle()
+    model = living.lineup.serving.model
+    waiting = list(model.inner.pending)
+    assert len(waiting) > 2
+    assert waiting[-2:] == list(refit.joined(model, model.inner.record, None).inner.pending)
