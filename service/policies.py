@@ -17,7 +17,7 @@ from telemetry.words import Ended
 
 
 def report(reader: Reader, commit: int, asked: PolicyQuery) -> PolicyOut:
-    """Judge a policy as of a commit. Raises BadField where nothing was expected of an alternative."""
+    """Judge a policy as of a commit."""
     decided = decided_as_of(reader, commit, asked.phase, asked.newest)
     if not decided:
         return _nothing(commit)

@@ -247,7 +247,7 @@ class PolicyOut(BaseModel):
     self_normalised: IntervalOut | None
     ips: IntervalOut | None
     logged_mean_s: Annotated[float | None, Field(description="Mean of the outcomes that were seen, as they were logged, s.")]
-    refused: Annotated[list[str], Field(description="Why there is no estimate.")]
+    refused: Annotated[list[str], Field(description="Why there is no estimate, or no doubly robust one.")]
     decisions: int
     seen: Annotated[int, Field(description="Of those, outcomes (count) that are known; weights stand for the others.")]
     runs: int

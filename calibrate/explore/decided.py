@@ -8,6 +8,7 @@ min(T, within_s) in the answer that the decision names, made before any outcome;
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -44,36 +45,41 @@ class Decided:
     answers: Mapping[str, Array]
 
 
-Policy = Callable[[Decided, Mapping[str, float]], Mapping[str, float]]
-"""Probability by name of what a policy would choose, given a decision and what is expected of each alternative, s."""
+Expected = Mapping[str, float | None]
+Policy = Callable[[Decided, Expected], Mapping[str, float]]
+"""Probability by name of what a policy would choose, given a decision and what is expected of each alternative, s or None."""
 
 
 def always(name: str) -> Policy:
     """Take this alternative wherever it may be taken; elsewhere do as the logged policy did."""
 
-    def choose(one: Decided, _expected_s: Mapping[str, float]) -> Mapping[str, float]:
+    def choose(one: Decided, _expected_s: Expected) -> Mapping[str, float]:
         return {name: 1.0} if name in _open_to(one) else _logged(one)
 
     return choose
 
 
-def least_expected(one: Decided, expected_s: Mapping[str, float]) -> Mapping[str, float]:
-    """Take what is expected to be done first."""
-    return {min(sorted(_open_to(one)), key=lambda name: expected_s[name]): 1.0}
+def least_expected(one: Decided, expected_s: Expected) -> Mapping[str, float]:
+    """Take what is expected to be done first; what nothing is expected of comes last."""
+    told_s = {name: math.inf if (value := expected_s[name]) is None else value for name in sorted(_open_to(one))}
+    return {min(told_s, key=lambda name: told_s[name]): 1.0}
 
 
 def log_of(decided: Sequence[Decided], policy: Policy, within_s: float) -> Log:
     """The log for `offpolicy.evaluate` of a policy, outcomes in s.
 
-    Raises BadField where nothing is logged, nothing is expected of an alternative, or the policy chooses what it may not.
+    Raises BadField where nothing is logged, or the policy chooses what it may not.
     """
     if not decided:
         raise BadField("decisions", 0, "nothing is logged; POST /v1/decisions first")
     columns = {name: k for k, name in enumerate(sorted({str(a["name"]) for one in decided for a in one.alternatives}))}
     logged, target, expected = (np.zeros((len(decided), len(columns))) for _ in range(3))
+    complete = True
     for row, one in enumerate(decided):
         expected_s = {str(a["name"]): _expected_s(one, a, within_s) for a in one.alternatives}
-        for table, values in ((logged, _logged(one)), (target, _allowed(one, policy(one, expected_s))), (expected, expected_s)):
+        told_s = {name: value for name, value in expected_s.items() if value is not None}
+        complete &= len(told_s) == len(expected_s)
+        for table, values in ((logged, _logged(one)), (target, _allowed(one, policy(one, expected_s))), (expected, told_s)):
             for name, value in values.items():
                 table[row, columns[name]] = value
     known_s = np.array([min(one.duration_s or 0.0, within_s) for one in decided])
@@ -87,7 +93,7 @@ def log_of(decided: Sequence[Decided], policy: Policy, within_s: float) -> Log:
         outcome=np.where(failed, within_s, known_s),
         seen=seen,
         kept=_kept([one.choice for one in decided], known_s, seen),
-        expected=expected,
+        expected=expected if complete else None,
     )
 
 
@@ -112,15 +118,13 @@ def _allowed(one: Decided, chosen: Mapping[str, float]) -> Mapping[str, float]:
     return chosen
 
 
-def _expected_s(one: Decided, alternative: Mapping[str, Any], within_s: float) -> float:
-    """Mean of min(T, within_s) in the answer used for an alternative, or what the decision says."""
+def _expected_s(one: Decided, alternative: Mapping[str, Any], within_s: float) -> float | None:
+    """Mean of min(T, within_s) in the answer used for an alternative, or what the decision says; None where neither is there."""
     quantiles_s = one.answers.get(str(alternative.get("prediction_id")))
     if quantiles_s is not None:
         return float(CELLS @ np.minimum(quantiles_s, within_s))
-    if (told := alternative.get("expected")) is None:
-        fix = "log the prediction_id of the answer that was used for it, or what was expected of it"
-        raise BadField(f"{one.decision_id}.{alternative['name']}", "nothing expected", fix)
-    return min(float(told), within_s)
+    told = alternative.get("expected")
+    return None if told is None else min(float(told), within_s)
 
 
 def _seen(one: Decided, within_s: float) -> bool:

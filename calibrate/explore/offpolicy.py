@@ -50,7 +50,8 @@ class Log:
 
     `run` (n,) names the runs; `taken` (n,) the columns taken; `logged` and `target` (n, n_actions) the propensities mu and pi;
     `outcome` (n,) the outcomes r, of any value where not `seen` (n,); `kept` (n,) the chance G in (0, 1] of seeing an outcome
-    that became known when this one did; `expected` (n, n_actions) m(x, a) in the unit of the outcomes, made before they were.
+    that became known when this one did; `expected` (n, n_actions) m(x, a) in the unit of the outcomes, made before they were, or
+    None where that was not logged for all: then there is no doubly robust estimate.
     """
 
     run: Sequence[Hashable]
@@ -60,7 +61,7 @@ class Log:
     outcome: Array
     seen: NDArray[np.bool_]
     kept: Array
-    expected: Array
+    expected: Array | None
 
     def __post_init__(self) -> None:
         rows = np.arange(len(self.run))
@@ -73,7 +74,7 @@ class Log:
         _need(least > 0.0, "logged", least, "the action taken has a propensity above 0")
         kept = self.kept[self.seen]
         _need(bool(((kept > 0.0) & (kept <= 1.0)).all()), "kept", "0 or less, or above 1", "give chances in (0, 1] of being seen")
-        finite = bool(np.isfinite(self.outcome[self.seen]).all() and np.isfinite(self.expected).all())
+        finite = bool(np.isfinite(self.outcome[self.seen]).all() and (self.expected is None or np.isfinite(self.expected).all()))
         _need(
             finite, "outcome, expected", "a value that is no number", "give finite outcomes, and an expectation for every action"
         )
@@ -81,7 +82,7 @@ class Log:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """The target policy's mean outcome by three estimators, with 95 % intervals by run; all None where `refused` says why.
+    """The target policy's mean outcome by three estimators, with 95 % intervals by run; None where `refused` says why.
 
     `effective` is (sum w)^2 / sum w^2; `largest_weight` the largest w before it was cut, `cut` the share of decisions at which it
     was and `cut_mass` the share of the weight lost; `unlogged` the share of the target's probability on actions never taken.
@@ -114,6 +115,8 @@ def evaluate(log: Log, limits: Limits = Limits()) -> Evaluation:
     unlogged, runs = _unlogged(log), int(place.max()) + 1
     refused = _refusals(limits, unlogged, effective, runs)
     ips, normalised, robust = (None, None, None) if refused else _estimates(log, weight, place)
+    if log.expected is None:
+        refused = (*refused, "no doubly robust estimate: nothing was expected of some alternatives")
     return Evaluation(
         ips,
         normalised,
@@ -131,18 +134,15 @@ def evaluate(log: Log, limits: Limits = Limits()) -> Evaluation:
     )
 
 
-def _estimates(log: Log, weight: Array, place: NDArray[np.intp]) -> tuple[Interval, Interval, Interval]:
+def _estimates(log: Log, weight: Array, place: NDArray[np.intp]) -> tuple[Interval, Interval, Interval | None]:
     """IPS, self-normalised and doubly robust, from weights that were cut."""
-    rows = np.arange(len(weight))
-    outcome = np.where(log.seen, log.outcome, 0.0)
-    off = np.where(log.seen, outcome - log.expected[rows, log.taken], 0.0)
-    each = np.ones(len(weight))
+    outcome, each = np.where(log.seen, log.outcome, 0.0), np.ones(len(weight))
+    ips, normalised = _by_run(weight * outcome, each, place), _by_run(weight * outcome, weight, place)
+    if log.expected is None:
+        return ips, normalised, None
+    off = np.where(log.seen, outcome - log.expected[np.arange(len(weight)), log.taken], 0.0)
     direct = (log.target * log.expected).sum(axis=1)
-    return (
-        _by_run(weight * outcome, each, place),
-        _by_run(weight * outcome, weight, place),
-        _by_run(direct + weight * off, each, place),
-    )
+    return ips, normalised, _by_run(direct + weight * off, each, place)
 
 
 def _by_run(value: Array, of: Array, place: NDArray[np.intp], confidence: float = 0.95) -> Interval:

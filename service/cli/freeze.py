@@ -101,9 +101,12 @@ def _tell(found: ScoreOut) -> None:
         share = one["share"]
         typer.echo(f"p{100 * one['level']:g} passed by {share['estimate']:.1%} ({share['low']:.1%} to {share['high']:.1%})")
     if (against := report["against"]) is not None:
-        typer.echo(f"against the reference: {against['wins']} wins, {against['ties']} ties, {against['losses']} losses")
+        off = against["difference"]
+        by_run = f"; error less by {off['estimate']:.3g} ({off['low']:.3g} to {off['high']:.3g}, {off['n']} runs)" if off else ""
+        typer.echo(f"against the reference: {against['wins']} wins, {against['ties']} ties, {against['losses']} losses{by_run}")
     if report["worst"] is not None:
-        typer.echo(f"worst case: {report['worst']}")
+        known = ", ".join(f"{count} with {name}" for name, count in report["information"].items())
+        typer.echo(f"worst case: {report['worst']}; information: {known}")
 
 
 def _hashes(code: Path | None, model: Path | None, data: Path | None) -> dict[str, str]:

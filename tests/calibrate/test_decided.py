@@ -67,15 +67,22 @@ def test_a_policy_that_chooses_what_it_may_not_is_refused() -> None:
 def test_what_was_expected_is_the_mean_within_the_limit_of_the_answer_that_was_used() -> None:
     quantiles_s = np.exp(0.5 * ndtri(GRID))
     named = replace(ONE, alternatives=({**NORTH, "prediction_id": "p-1"}, SOUTH), answers={"p-1": quantiles_s})
-    whole, cut = (log_of([named], always("north"), within_s).expected[0] for within_s in (1e9, 1.0))
+    whole, cut = (np.asarray(log_of([named], always("north"), within_s).expected)[0] for within_s in (1e9, 1.0))
     assert whole[0] == pytest.approx(np.exp(0.125), rel=0.005)
     assert cut[0] == pytest.approx(np.exp(0.125) * 0.3085 + 0.5, rel=0.005)  # E[X; X < 1] = e^(s^2/2) Phi(-s), plus P(X > 1)
     assert [3.0, 1.0] == [whole[1], cut[1]]
 
 
-def test_nothing_expected_and_nothing_logged_are_refused() -> None:
-    with pytest.raises(BadField, match=r"d-1\.south"):
-        log_of([replace(ONE, alternatives=(NORTH, {**SOUTH, "expected": None}))], always("north"), 5.0)
+def test_without_an_expectation_for_all_there_is_no_doubly_robust_estimate() -> None:
+    blind = [replace(one, alternatives=(NORTH, {**SOUTH, "expected": None})) for one in world(600, 4)]
+    found = evaluate(log_of(blind, always("north"), 3.0))
+    assert found.doubly_robust is None
+    assert found.self_normalised is not None
+    assert ("no doubly robust estimate: nothing was expected of some alternatives",) == found.refused
+    assert [[1.0, 0.0]] == log_of(blind[:1], least_expected, 3.0).target.tolist()
+
+
+def test_nothing_logged_is_refused() -> None:
     with pytest.raises(BadField, match="nothing is logged"):
         log_of([], always("north"), 5.0)
 

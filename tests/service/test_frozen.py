@@ -79,7 +79,7 @@ def test_a_cohort_is_frozen_and_scored_misses_first(desk: Desk) -> None:
         "numbers: 1 misses, 0 missing, 1 hits",
         "contrasts: 1 misses, 0 missing, 0 hits",
         "calls: 0 misses, 0 missing, 1 hits",
-        "worst case: p99",
+        "worst case: p99; information: 2 with unstated",
     ] == told[1:]
 
 
