@@ -10,7 +10,7 @@ from typing import Annotated
 import orjson
 import typer
 
-from benchmarks import answers, fits, hosts, ingest, learning, plans, recorder
+from benchmarks import answers, fits, hosts, ingest, learning, new_host, plans, recorder
 from benchmarks.measured import Figure
 
 PARTS: dict[str, Callable[[], list[Figure]]] = {
@@ -21,6 +21,7 @@ PARTS: dict[str, Callable[[], list[Figure]]] = {
     "fits": fits.run,
     "learning": learning.run,
     "hosts": hosts.run,
+    "new_host": new_host.run,
 }
 
 

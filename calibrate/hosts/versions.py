@@ -44,8 +44,8 @@ def changes(before: HostProfile, after: HostProfile) -> list[str]:
 def _changed(name: str, old: Any, new: Any) -> str:
     words = _TOLD.get(name, name.replace("_", " "))
     if old is None:
-        return f"{words}: now {new}, unknown before"
-    return f"{words}: {old} before, {'unknown' if new is None else new} now"
+        return f"{words}: now {new}, none told before"
+    return f"{words}: {old} before, {'none told' if new is None else new} now"
 
 
 def _moved(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:

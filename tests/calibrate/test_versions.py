@@ -53,8 +53,8 @@ def test_changes_are_told_in_words() -> None:
     )
     assert [
         "GPU driver: 550.54 before, 560.1 now",
-        "processor quota: now 1.5, unknown before",
-        "torch: 2.13.0 before, unknown now",
+        "processor quota: now 1.5, none told before",
+        "torch: 2.13.0 before, none told now",
         "gone: not measured any more",
         "new: measured for the first time",
         "read: 0.50 times what it was",

@@ -161,7 +161,7 @@ export function rates(place, rows, unit) {
   };
   return draw(place, [group(false, "measured alone", colour("accent")), group(true, "beside other work", colour("bad"))], {
     height: 130 + 30 * rows.length,
-    xaxis: axis({ title: unit, type: "log", exponentformat: "SI" }),
+    xaxis: axis({ title: unit, type: "log", tickformat: "~s", dtick: "D2" }),
     yaxis: axis({ categoryorder: "array", categoryarray: names(rows), autorange: "reversed" }),
   });
 }
