@@ -12,7 +12,7 @@ import pytest
 
 from calibrate.hosts.devices import free_device
 from calibrate.hosts.grants import MIB
-from calibrate.hosts.vitals import Device, Rules, Vitals, Watch, judged, waited_share
+from calibrate.hosts.vitals import Device, Rules, Vitals, Watch, _family_s, judged, waited_share
 from telemetry.nvml import Readings
 from telemetry.nvml_fields import Reading, silent
 
@@ -86,6 +86,21 @@ def test_work_in_the_foreground_is_seen_while_it_works(two_busy: list[int], by: 
     watch = Watch(gone(), (named,))
     time.sleep(0.5)
     assert psutil.Process(two_busy[0]).name() == watch.look().foreground
+
+
+def test_what_a_probe_has_started_is_not_others_work() -> None:
+    program = "import subprocess, sys, time; p = subprocess.Popen([sys.executable, '-c', 'while True: pass']); time.sleep(60)"
+    with subprocess.Popen([sys.executable, "-c", program]) as probe:
+        until = time.monotonic() + 20
+        while time.monotonic() < until and _family_s(probe.pid) < 0.5:
+            time.sleep(0.05)
+        before = _family_s(probe.pid)
+        time.sleep(0.5)
+        assert 0.5 <= before < _family_s(probe.pid)
+        for child in psutil.Process(probe.pid).children():
+            child.kill()
+        probe.kill()
+    assert 0.0 == _family_s(probe.pid)
 
 
 def test_a_process_to_be_left_alone_that_does_nothing_holds_nobody() -> None:
