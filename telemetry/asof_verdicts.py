@@ -25,7 +25,9 @@ def shadowed(reader: Reader, commit: int, newest: int) -> pa.Table:
     sql = f"""
         WITH made AS (
             SELECT * FROM shadow_forecasts WHERE known_from <= ? ORDER BY known_from DESC, predictor, attempt_id, phase LIMIT ?
-        ), asked AS MATERIALIZED (SELECT DISTINCT attempt_id FROM made), known AS MATERIALIZED (
+        ), asked AS MATERIALIZED (SELECT DISTINCT attempt_id FROM made), heard AS MATERIALIZED (
+            SELECT attempt_id, wall_ns, known_from FROM events WHERE attempt_id IN (FROM asked)
+        ), known AS MATERIALIZED (
             SELECT o.attempt_id, o.phase, o.duration_s, o.ended, o.started_ns, o.known_from FROM observations o
             WHERE o.attempt_id IN (FROM asked) AND o.segment = 0 AND o.duration_s IS NOT NULL AND {_STANDING.format("o")}
         ), champion AS (
@@ -38,7 +40,7 @@ def shadowed(reader: Reader, commit: int, newest: int) -> pa.Table:
         SELECT f.predictor, f.attempt_id, f.phase, f.form, f.quantiles_s, f.prediction_id AS beside,
             c.committed_ns AS received_ns, p.prediction_id AS champion_id, p.made_ns AS champion_ns, p.quantiles_s AS champion_s,
             k.duration_s, k.ended, a.host, coalesce(a.run_id, a.workflow_id, f.attempt_id) AS run,
-            EXISTS (SELECT 1 FROM events e WHERE e.attempt_id = f.attempt_id AND e.known_from <= f.known_from
+            EXISTS (SELECT 1 FROM heard e WHERE e.attempt_id = f.attempt_id AND e.known_from <= f.known_from
                     AND e.wall_ns >= k.started_ns) AS after_event
         FROM made f JOIN commits c ON c.known_from = f.known_from
             LEFT JOIN champion p ON p.attempt_id = f.attempt_id AND p.phase = f.phase

@@ -31,7 +31,7 @@ ALPHA = 0.006
 BEST = 300.0
 LEAST = 100
 RUNS = 20
-RESAMPLES = 2000
+RESAMPLES, FEWEST = 2000, 400
 ROOM = 2**20
 """Draws held at a time."""
 
@@ -170,10 +170,13 @@ def _ratio(estimate: float, now: Array, was: Array, n_runs: int) -> Interval | N
 
 
 def _draws(seed: int, n_runs: int) -> Iterator[Array]:
-    """How often each run is drawn, in parts of shape (n, n_runs), RESAMPLES rows in all: decided by the seed alone."""
-    size = max(1, ROOM // n_runs)
-    for start in range(0, RESAMPLES, size):
-        rows = np.arange(start, min(start + size, RESAMPLES), dtype=np.uint64)
+    """How often each run is drawn, in parts of shape (n, n_runs): decided by the seed alone.
+
+    RESAMPLES rows in all, fewer for very many runs: their intervals are narrow, and a report should not take seconds.
+    """
+    size, total = max(1, ROOM // n_runs), max(FEWEST, min(RESAMPLES, 4 * ROOM // n_runs))
+    for start in range(0, total, size):
+        rows = np.arange(start, min(start + size, total), dtype=np.uint64)
         chosen = (uniforms(stream(seed, "resampled runs", rows), n_runs) * n_runs).astype(np.intp)
         places = (chosen + n_runs * np.arange(len(rows))[:, None]).ravel()
         yield np.bincount(places, minlength=len(rows) * n_runs).reshape(len(rows), n_runs).astype(np.float64)

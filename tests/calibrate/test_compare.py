@@ -142,6 +142,14 @@ def test_the_interval_resamples_runs_whole() -> None:
     assert found == compare(run.tolist(), champion, champion * 0.9, np.ones(600)), "the draws are decided by the seed"
 
 
+def test_very_many_runs_have_narrow_intervals_from_fewer_draws() -> None:
+    rng = np.random.default_rng(7)
+    champion = rng.gamma(4.0, 1.0, 30_000)
+    found = compare(range(30_000), champion, champion * 0.9, np.ones(30_000)).difference
+    assert found is not None
+    assert found.high - found.low == pytest.approx(2 * 1.96 * 0.1 * 2.0 / np.sqrt(30_000), rel=0.25)
+
+
 def test_nothing_to_compare_is_no_error() -> None:
     empty = np.empty(0)
     assert (0, None, None) == ((found := compare([], empty, empty, empty)).n, found.worst, found.difference)
