@@ -47,7 +47,7 @@ def test_every_row_is_answered_in_the_columns_that_were_promised(tmp_path: Path)
     assert out["at_s"].to_pylist() == sorted(pq.read_table(path)["start_s"].to_pylist())
     q = np.stack([out[name].to_numpy(zero_copy_only=False) for name in FOLLOWING[4:]], axis=1)
     assert np.all(np.diff(q[summary["unanswered"] :], axis=1) >= 0.0)
-    assert summary["fits"] > 5
+    assert summary["fits"] >= 4
     assert 0.0 < summary["seconds"] < 60.0
 
 
