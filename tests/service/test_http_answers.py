@@ -52,11 +52,13 @@ def test_answers_come_context_by_context_and_phase_by_phase(http: httpx.Client) 
     for a in found:
         assert a["quantiles_s"] == sorted(a["quantiles_s"])
         assert [0.5, 0.9, 0.95, 0.99] == a["levels"]
-        assert "not_recalibrated" in a["reasons"]
+        assert a["support"]["checked"]["n"] > 0.0
+        assert a["support"]["checked"]["enough"] == ("too_few_outcomes" not in a["reasons"])
         assert [b["level"] for b in a["beyond"]] == [p for p in a["levels"] if p > a["claimed_to"]]
         assert 0 < a["p_complete"] <= 1
         assert 0 < a["support"]["n"] <= 80
-    assert ("thin", ["not_recalibrated"]) == (north["status"], north["reasons"])
+    status = ("calibrated", []) if north["support"]["checked"]["enough"] else ("thin", ["too_few_outcomes"])
+    assert status == (north["status"], north["reasons"])
 
 
 @pytest.mark.parametrize("unseen", [{"host": "west"}, {"model": "other@2"}, {"family": "decoder"}, {"state": "warm"}, {}])
