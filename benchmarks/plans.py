@@ -18,7 +18,7 @@ from service.derive import derive
 from service.engine import Serving
 from service.plan_questions import ChanceQuestion, Occasion, PlannedStage
 from service.planning import ask_chances
-from service.refit import fit_and_save
+from service.refit import founded_as_of
 from telemetry.store.batch import Batch
 from telemetry.store.file import Store
 
@@ -54,9 +54,10 @@ def _taught() -> tuple[list[Context], Serving]:
         with store.reader() as reader:
             derived = derive(reader, sorted(run.attempt.attempt_id for run in made), store.last_commit, store.last_commit)
         assert derived.batch is not None
-        fitted = fit_and_save(store, store.write(derived.batch).commit)
-    assert fitted is not None
-    return list(dict.fromkeys(Context.of(run.attempt.model_dump()) for run in made)), Serving(fitted.model, fitted.row.model_id)
+        commit = store.write(derived.batch).commit
+        with store.reader() as reader:
+            model = founded_as_of(reader, commit)
+    return list(dict.fromkeys(Context.of(run.attempt.model_dump()) for run in made)), Serving(model, "benchmark")
 
 
 def _stages(context: Context, place: int) -> tuple[PlannedStage, ...]:
