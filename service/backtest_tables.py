@@ -67,8 +67,8 @@ def writing(path: Path, rows: Recorded, *, aged: bool) -> Iterator[Callable[[Ans
 
     `aged` adds the column of ages, null for answers about rows that begin.
     """
-    if path.is_dir():
-        raise BadField("--out", str(path), "name a file, such as answers.parquet")
+    if path.is_dir() or not path.parent.is_dir():
+        raise BadField("--out", str(path), "name a file, such as answers.parquet, in a folder that is there")
     part = path.with_name(f".{path.name}.{os.getpid()}")
     schema = pa.schema([*BEFORE, *([("elapsed_s", pa.float64())] if aged else []), *AFTER])
     held: list[Answer] = []

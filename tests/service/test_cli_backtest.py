@@ -116,11 +116,11 @@ def test_an_unknown_model_is_refused_with_the_names_before_anything_is_read(tmp_
         tell(tmp_path / "absent.parquet", "--out", tmp_path / "out.parquet", "--model", "oracle")
 
 
-def test_a_file_that_is_read_is_never_written(tmp_path: Path) -> None:
+def test_what_is_read_or_can_be_no_file_is_never_written(tmp_path: Path) -> None:
     path = write(tmp_path, work(5))
     before = path.read_bytes()
     queries = asked(tmp_path, [("o000", 0.0)])
-    for out in (path, queries, tmp_path):
+    for out in (path, queries, tmp_path, tmp_path / "absent" / "out.parquet"):
         with pytest.raises(BadField, match="--out"):
             tell(path, "--out", out, "--queries", queries)
     assert before == path.read_bytes()
