@@ -48,13 +48,13 @@ def measure(address: tuple[str, int], budget_s: float, bulk_bytes: int = BULK_BY
         link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         ping, bulk = bytes(PING_BYTES), bytes(bulk_bytes)
         trip = telling("network_round_trip", "s")
-        singly(lambda: _exchange(link, ping), budget_s=LATENCY_SHARE * budget_s, tell=trip)
+        singly(lambda: exchange(link, ping), budget_s=LATENCY_SHARE * budget_s, tell=trip)
         rate = telling("network", "bytes_per_s")
-        sampled(lambda: _exchange(link, bulk), work=float(bulk_bytes), budget_s=(1.0 - LATENCY_SHARE) * budget_s, tell=rate)
+        sampled(lambda: exchange(link, bulk), work=float(bulk_bytes), budget_s=(1.0 - LATENCY_SHARE) * budget_s, tell=rate)
     tell_done()
 
 
-def _exchange(link: socket.socket, content: bytes) -> None:
+def exchange(link: socket.socket, content: bytes) -> None:
     """Send so much and wait until the peer says that all of it came."""
     link.sendall(_HEAD.pack(len(content)) + content)
     _read_exactly(link, _HEAD.size)
