@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
 import numpy as np
+import orjson
 
 from calibrate.evidence.compare import on_grid
 from calibrate.evidence.promotion import Action, in_office, news, overruled, recorded, withdrawn
-from calibrate.evidence.shadow import Beside, Scoreboard, Standing, scoreboard
+from calibrate.evidence.shadow import Beside, Scoreboard, Standing, beside, scoreboard
+from predictors.contexts import Context
+from predictors.distribution import GRID
+from predictors.model import Model
 from predictors.scores import Interval
 from service.shadow_schemas import (
     IntervalOut,
@@ -24,6 +28,7 @@ from service.shadow_schemas import (
 )
 from telemetry import asof_verdicts
 from telemetry.errors import UnknownId
+from telemetry.ledger import Prediction
 from telemetry.recorder.ids import uuid7
 from telemetry.store.reader import Reader
 from telemetry.verdicts import Change, ShadowForecast
@@ -47,6 +52,26 @@ def row_of(sent: ShadowForecastIn) -> ShadowForecast:
         sent_s=sent_s,
         quantiles_s=on_grid(form, sent_s, levels).tolist(),
     )
+
+
+def challenged(challengers: Mapping[str, Model], served: Sequence[Prediction]) -> list[ShadowForecast]:
+    """What challengers, by name, answer to questions that were served: rows to commit, for use after the replies are sent.
+
+    Only whole lengths of named attempts have an outcome to be scored by, and each is asked once. A challenger that has learned
+    past the commit of the answer it is compared with is left out: it could have known more.
+    """
+    asked: dict[tuple[str, str], Prediction] = {}
+    for row in served:
+        if row.attempt_id is not None and row.elapsed_s is None:
+            asked.setdefault((row.attempt_id, row.phase), row)
+    found: list[ShadowForecast] = []
+    for name, model in challengers.items():
+        rows = [row for row in asked.values() if model.commit <= row.as_of_commit and model.knows(row.phase)]
+        if rows:
+            contexts = [Context.of(orjson.loads(row.context)) for row in rows]
+            quantiles_s = model.predict(contexts, [row.phase for row in rows]).quantile(GRID)
+            found += [beside(row, name, quantiles) for row, quantiles in zip(rows, quantiles_s, strict=True)]
+    return found
 
 
 def board_as_of(reader: Reader, commit: int, newest: int) -> Scoreboard:
