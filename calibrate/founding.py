@@ -27,8 +27,8 @@ from telemetry.words import Ended
 
 MOST_ROWS = 20_000
 """Rows replayed, the newest: what founding costs must not grow with history."""
-FIRST = 16
-"""Rows before the first step."""
+FIRST = 8
+"""Rows of each phase, on average, before the first step."""
 SLICES = 12
 
 
@@ -36,7 +36,7 @@ def found(frame: Frame, commit: int, settings: FitSettings) -> Calibrated:
     """The model founded on a frame known as of `commit`. Deterministic to the bit."""
     ended = np.flatnonzero(~frame.running)
     model: Calibrated | None = None
-    for start, end in _steps(len(ended)):
+    for start, end in _steps(len(ended), FIRST * len(frame.phases)):
         known = ended[:start]
         if not frame.completed[known].any():
             continue
@@ -47,9 +47,9 @@ def found(frame: Frame, commit: int, settings: FitSettings) -> Calibrated:
     return _fitted(model, hazards.fit(frame, commit, settings))
 
 
-def _steps(n: int) -> Iterator[tuple[int, int]]:
-    """Where steps begin and end among n rows."""
-    start = max(FIRST, n - MOST_ROWS)
+def _steps(n: int, first: int) -> Iterator[tuple[int, int]]:
+    """Where steps begin and end among n rows, the first of them after `first` rows."""
+    start = max(first, n - MOST_ROWS)
     while start < n:
         end = min(n, 2 * start)
         yield start, end

@@ -75,9 +75,9 @@ def more(n: int, start: int) -> list[Change]:
 
 
 def test_steps_double_what_is_known_and_only_the_newest_rows_are_replayed() -> None:
-    assert [(16, 32), (32, 64), (64, 100)] == list(founding._steps(100))
-    assert [] == list(founding._steps(16))
-    assert [(30_000, 50_000)] == list(founding._steps(50_000))
+    assert [(16, 32), (32, 64), (64, 100)] == list(founding._steps(100, 16))
+    assert [] == list(founding._steps(16, 16))
+    assert [(30_000, 50_000)] == list(founding._steps(50_000, 16))
 
 
 def test_history_teaches_weights_recalibration_and_lessons(model: Calibrated) -> None:
