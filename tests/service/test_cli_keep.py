@@ -125,7 +125,7 @@ def test_answers_of_fits_from_before_what_was_removed_are_counted_and_all_others
         alone = replay(reader, 2**62)
         found = replay(reader, 2**62, folder=models_folder(alive.store.path))
     assert (12, True) == (found.answers + found.beyond, found.identical)
-    assert 0 < found.beyond < alone.beyond == 12  # the first model of all is gone, but the file of a later one takes up from there
+    assert 0 < found.beyond < alone.beyond == 12  # the first model of all is gone, the file of a later one takes up from there
 
 
 def closed(alive: Living) -> list[Run]:
