@@ -25,7 +25,13 @@ PROGRAMS = {
     "hog": "import time\ntime.sleep(0.2)\nbytearray(256 * 1024 * 1024)\nprint('got it')\n",
     "fill": "import time\ntime.sleep(0.2)\nopen('filled', 'wb').write(b'x' * (8 << 20))\nprint('got it')\n",
     "wait": "import time\ntime.sleep(60)\n",
-    "count": "import time\nfor n in range(600):\n    print(n, time.monotonic_ns(), flush=True)\n    time.sleep(0.02)\n",
+    "count": (
+        "import pathlib, time\n"
+        "for n in range(600):\n"
+        "    print(n, time.monotonic_ns(), flush=True)\n"
+        "    pathlib.Path('began').touch()\n"
+        "    time.sleep(0.02)\n"
+    ),
     "family": (
         "import subprocess, sys, time\n"
         "from calibrate.hosts.begin import end_with_parent\n"
@@ -113,12 +119,14 @@ def test_time_left_ends_with_the_window_of_the_grant(programs: Path) -> None:
 
 
 class Looks:
-    """Readings given one after the other, the last again and again; `times` are those of the looks, monotonic ns."""
+    """Readings given one after the other once the process counts, the last again and again; `times` are theirs, monotonic ns."""
 
     def __init__(self, *vitals: Vitals) -> None:
         self.vitals, self.times = list(vitals), []
 
     def __call__(self) -> Vitals:
+        if not Path("began").exists():
+            return WELL
         self.times.append(time.monotonic_ns())
         return self.vitals.pop(0) if len(self.vitals) > 1 else self.vitals[0]
 
