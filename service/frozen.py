@@ -38,7 +38,6 @@ from telemetry.words import Ended
 
 WHOLE = "all"
 """Part of a manifest that belongs to no population."""
-ROWS = 10_000
 
 
 def frozen(cohort: CohortIn, serving: Serving | None, reader: Reader, commit: int, now_ns: int) -> Forecast:
@@ -121,15 +120,6 @@ def code_sha256() -> str:
     return found.hexdigest()
 
 
-def data_sha256(reader: Reader, commit: int) -> str:
-    """SHA-256 of the observations known at a commit, which are what models are fitted on."""
-    table, found = asof.observations(reader, commit), hashlib.sha256()
-    for start in range(0, table.num_rows, ROWS):
-        for column in table.slice(start, ROWS).columns:
-            found.update(orjson.dumps(column.to_pylist()))
-    return found.hexdigest()
-
-
 def _answers(asked: list[AskedIn], serving: Serving, now_ns: int) -> list[Number]:
     """What the model that serves says, as numbers to freeze."""
     questions = [Question(one.phase, Context(**one.context.model_dump())) for one in asked]
@@ -167,7 +157,7 @@ def _made_from(reader: Reader, serving: Serving, commit: int) -> MadeFrom:
     return MadeFrom(
         code_sha256=code_sha256(),
         model_sha256=row.sha256,
-        data_sha256=data_sha256(reader, at),
+        data_sha256=asof_verdicts.evidence_sha256(reader, at),
         model_id=serving.model_id,
         as_of_commit=at,
     )
@@ -186,7 +176,7 @@ def _now(made_from: MadeFrom, asked: ScoreIn, reader: Reader, store: Path, commi
     return MadeFrom(
         code_sha256=code_sha256() if made_from.population else made_from.code_sha256,
         model_sha256=digest(path.read_bytes()) if path and path.exists() else on_record,
-        data_sha256=data_sha256(reader, made_from.as_of_commit),
+        data_sha256=asof_verdicts.evidence_sha256(reader, made_from.as_of_commit),
     )
 
 

@@ -9,6 +9,7 @@ import pyarrow as pa
 from telemetry.asof import rows_of
 from telemetry.decisions import Credit
 from telemetry.store.reader import Reader
+from telemetry.tables import Attempt, Observation
 from telemetry.verdicts import Change, Forecast, Opening
 
 _STANDING = "{0}.known_from <= ? AND ({0}.known_until IS NULL OR {0}.known_until > ?)"
@@ -102,3 +103,21 @@ def credit(reader: Reader, account: str, commit: int) -> Credit | None:
     """An account as it stands at `commit`."""
     sql = f"SELECT c.* FROM credits c WHERE c.account = ? AND {_STANDING.format('c')}"  # noqa: S608  constants of this file
     return next(iter(rows_of(Credit, reader.arrow(sql, [account, commit, commit]))), None)
+
+
+def evidence_sha256(reader: Reader, commit: int) -> str:
+    """SHA-256 in hex of what models learn from: whole rows of the observations standing at `commit` and of the attempts known."""
+    found = []
+    for table, key, which, params in (
+        (Observation, "observation_id", _STANDING.format("t"), [commit, commit]),
+        (Attempt, "attempt_id", "t.known_from <= ?", [commit]),
+    ):
+        names = ", ".join(f't."{name}"' for name in (*table.model_fields, "known_from"))
+        sql = f"""
+            SELECT sha256(string_agg(sha256(CAST(r AS VARCHAR)), '' ORDER BY r.{key}))
+            FROM (SELECT {names} FROM {table.table} t WHERE {which}) r
+        """  # noqa: S608  our own names
+        [(digest,)] = reader.rows(sql, params)
+        found.append(digest or "")
+    [(both,)] = reader.rows("SELECT sha256(?)", ["/".join(found)])
+    return str(both)

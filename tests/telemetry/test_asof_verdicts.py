@@ -163,3 +163,14 @@ def test_openings_are_found_by_what_was_scored_and_by_what_was_looked_at(store: 
         assert (frozen, None) == (asof_verdicts.forecast(reader, "f", first), asof_verdicts.forecast(reader, "f", first - 1))
         assert [[look], [look], []] == [asof_verdicts.openings(reader, name, last) for name in ("f", "population", "other")]
         assert [] == asof_verdicts.openings(reader, "f", first)
+
+
+def test_the_hash_of_the_evidence_is_that_of_a_commit_and_of_every_value(store: Store) -> None:
+    empty = put(store, Attempt(attempt_id="other", host="south"))
+    first = put(store, Attempt(attempt_id="a", host="north"), observed(Ended.RUNNING, 1.0))
+    with store.reader() as reader:
+        before = [asof_verdicts.evidence_sha256(reader, commit) for commit in (empty - 1, empty, first)]
+    last = put(store, observed(Ended.COMPLETED, 1.0))
+    with store.reader() as reader:
+        assert before == [asof_verdicts.evidence_sha256(reader, commit) for commit in (empty - 1, empty, first)]
+        assert 4 == len({*before, asof_verdicts.evidence_sha256(reader, last)})
