@@ -1,10 +1,10 @@
-"""Wire models of what can be read: hosts and profiles, work seen and running, how far the store has come, coverage."""
+"""Wire models of what can be read: hosts and profiles, work seen and running, how far the store has come."""
 
 from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from service.schemas import ContextIn
 
@@ -126,56 +126,3 @@ class OverviewOut(BaseModel):
     model_id: str | None
     model_fitted_ns: int | None
     model_observations: int | None
-
-
-class CoverageQuery(BaseModel):
-    """Which answers a coverage report is made from."""
-
-    model_config = ConfigDict(extra="forbid")
-
-    newest: Annotated[int, Field(ge=1, le=200_000, description="Look at so many answers, those whose phases began last.")] = (
-        20_000
-    )
-
-
-class ExceededOut(BaseModel):
-    """How often the quantile at `level` was passed, over resolved answers, with the exact 95 % interval."""
-
-    level: float
-    nominal: Annotated[float, Field(description="Share promised: 1 - level.")]
-    misses: int
-    n: Annotated[int, Field(description="Answers (count) of which it is known whether they were passed.")]
-    unresolved: Annotated[int, Field(description="Answers (count) whose phase was cut off below the quantile, or runs below it.")]
-    share: float
-    low: float
-    high: float
-    weighted: Annotated[float | None, Field(description="Share corrected for the unresolved by weights 1/G.")]
-    outside: Annotated[bool, Field(description="Whether the promised share lies outside the interval.")]
-
-
-class StratumOut(BaseModel):
-    """Coverage and score of one stratum; a null phase, state or host means any, an empty one unknown."""
-
-    asked: Literal["at_start", "while_running"]
-    phase: str | None
-    state: str | None
-    host: str | None
-    n: int
-    completed: int
-    censored: int
-    failed: int
-    exceeded: list[ExceededOut]
-    crps_log: Annotated[float | None, Field(description="Mean proper score in log time, nats; lower is better.")]
-
-
-class CoverageOut(BaseModel):
-    """Whether answers came true: marginal coverage per stratum over the answers looked at, never per request."""
-
-    as_of_commit: int
-    answers: Annotated[
-        int, Field(description="Answers (count) looked at: the first of each attempt, phase and kind of question.")
-    ]
-    levels: list[float]
-    worst: Annotated[str | None, Field(description="The stratum whose promise lies farthest outside its interval, in words.")]
-    strata: Annotated[list[StratumOut], Field(description="Worst first.")]
-    pooled: list[StratumOut]

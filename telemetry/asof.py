@@ -255,39 +255,6 @@ def recent_contexts(reader: Reader, commit: int, newest: int, limit: int) -> pa.
     return reader.arrow(sql, [commit, newest, limit])
 
 
-def judged(reader: Reader, commit: int, newest: int) -> pa.Table:
-    """Answers about phases that have begun, with what is known of their length: the first of each attempt, phase and kind.
-
-    An answer of a whole length that was asked for while the phase ran is left out: that it still ran had chosen the long ones.
-
-    Columns: prediction_id, phase, elapsed_s, context, quantiles_s, actual_s, ended, started_ns. While a phase runs, `ended` is
-    running and actual_s what its length is known to exceed: cutting by what has ended would leave the long ones out. The
-    `newest` by started_ns, in order of started_ns, then prediction_id.
-    """
-    # The ledger's wide rows are fetched for the picked ids only.
-    sql = f"""
-        WITH known AS (
-            SELECT o.prediction_id, o.actual_s, o.ended, o.started_ns FROM outcomes o WHERE {_STANDING.format("o")}
-            UNION ALL
-            SELECT p.prediction_id, b.duration_s - coalesce(p.elapsed_s, 0), b.ended, b.started_ns
-            FROM observations b JOIN predictions p USING (attempt_id, phase)
-            WHERE {_STANDING.format("b")} AND b.ended = 'running' AND b.started_ns IS NOT NULL
-                AND b.duration_s > coalesce(p.elapsed_s, 0)
-        ), picked AS (
-            SELECT p.prediction_id, k.actual_s, k.ended, k.started_ns
-            FROM predictions p JOIN known k USING (prediction_id) WHERE p.known_from <= ?
-                AND (p.elapsed_s IS NOT NULL OR p.made_ns <= k.started_ns)
-            QUALIFY row_number() OVER (
-                PARTITION BY p.attempt_id, p.phase, p.elapsed_s IS NULL ORDER BY p.made_ns, p.prediction_id, k.ended = 'running'
-            ) = 1
-            ORDER BY k.started_ns DESC, p.prediction_id DESC LIMIT ?
-        )
-        SELECT prediction_id, p.phase, p.elapsed_s, p.context, p.quantiles_s, k.actual_s, k.ended, k.started_ns
-        FROM picked k JOIN predictions p USING (prediction_id) ORDER BY k.started_ns, prediction_id
-    """  # noqa: S608  constants of this file
-    return reader.arrow(sql, [commit, commit, commit, commit, commit, newest])
-
-
 def plan_answers(reader: Reader, commit: int, *, scored: bool, attempt_ids: Sequence[str] | None = None) -> list[PlanAnswer]:
     """Composite answers known at `commit` that have an outcome by then, or have none; in order of known_from, then answer_id.
 

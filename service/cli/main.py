@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 from pydantic import ValidationError
 
-from service.cli import answer, backtest, calibrate, fit, freeze, grant, host, hosts, imports, keep, serve, shadow, token
+from service.cli import answer, backtest, calibrate, fit, freeze, grant, host, hosts, imports, keep, report, serve, shadow, token
 from service.cli.options import Failure
 from telemetry.errors import (
     CeilingTooSmall,
@@ -81,6 +81,7 @@ app.add_typer(hosts.app, name="hosts")
 app.add_typer(grant.app, name="grant")
 app.command()(freeze.freeze)
 app.command()(freeze.score)
+app.command()(report.report)
 app.add_typer(shadow.app, name="shadow")
 app.add_typer(token.app, name="token")
 

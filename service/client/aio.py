@@ -14,7 +14,8 @@ from service.client.sync import AWAY, TIMEOUT_S, authorization, away, headers_of
 from service.frozen_schemas import FrozenOut, ScoreOut
 from service.host_schemas import CalibrationOut, CalibrationsOut, ChangesOut, GrantsOut
 from service.plan_schemas import ChancesOut, LatestStartsOut, ScenariosOut
-from service.readings import ContextsOut, CoverageOut, GrantOut, HostsOut, OverviewOut, ProfileOut, RunningOut
+from service.readings import ContextsOut, GrantOut, HostsOut, OverviewOut, ProfileOut, RunningOut
+from service.report_schemas import CoverageOut, DriftOut, ReportOut, SharpnessOut, SupportOut
 from service.schemas import AnswersOut
 from service.shadow_schemas import AdviceOut, LoggedOut, PolicyOut, PromotionOut, ShadowOut
 from service.token_schemas import TokenMadeOut, TokenOut, TokensOut
@@ -184,9 +185,25 @@ class AsyncClient:
         """Score what was frozen."""
         return calls.answer(ScoreOut, *await self._send(calls.score(forecast_id, given)))
 
+    async def report(self, newest: int | None = None) -> ReportOut:
+        """All reports on the newest answers, as of one commit."""
+        return calls.answer(ReportOut, *await self._send(calls.report("", newest)))
+
     async def coverage(self, newest: int | None = None) -> CoverageOut:
         """Whether the newest answers came true."""
-        return calls.answer(CoverageOut, *await self._send(calls.coverage(newest)))
+        return calls.answer(CoverageOut, *await self._send(calls.report("/coverage", newest)))
+
+    async def sharpness(self, newest: int | None = None) -> SharpnessOut:
+        """How narrow they were, and how well they scored beside simple forecasts."""
+        return calls.answer(SharpnessOut, *await self._send(calls.report("/sharpness", newest)))
+
+    async def support(self, newest: int | None = None) -> SupportOut:
+        """What the newest answers rested on."""
+        return calls.answer(SupportOut, *await self._send(calls.report("/support", newest)))
+
+    async def drift(self) -> DriftOut:
+        """Drift that was found and what followed, and what differs between profiles of a host."""
+        return calls.answer(DriftOut, *await self._send(calls.report("/drift")))
 
     async def tokens(self) -> TokensOut:
         """Tokens there are."""

@@ -143,9 +143,9 @@ def stop_calibration(run_id: str) -> Call:
     return Call("DELETE", f"/v1/calibrations/{quote(run_id, safe='')}")
 
 
-def coverage(newest: int | None = None) -> Call:
-    """Ask whether the newest answers came true."""
-    return Call("GET", "/v1/reports/coverage" + (f"?newest={newest}" if newest is not None else ""))
+def report(part: str = "", newest: int | None = None) -> Call:
+    """Ask for a part of the report on the newest answers, such as /coverage; for all of it where none is named."""
+    return Call("GET", f"/v1/reports{part}" + (f"?newest={newest}" if newest is not None else ""))
 
 
 def add_token(name: str, scopes: Sequence[str], expires_in_s: float | None = None) -> Call:

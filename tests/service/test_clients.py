@@ -35,7 +35,11 @@ ASKED: dict[str, tuple[Any, ...]] = {
     "scenarios": ([{"attempt": "a", "context": KNOWN}], 3, 7),
     "ingest": ([{"attempt_id": "of-clients"}], []),
     "traces": ({"resourceSpans": []},),
+    "report": (10,),
     "coverage": (10,),
+    "sharpness": (10,),
+    "support": (10,),
+    "drift": (),
     "shadow": (10,),
     **dict.fromkeys(
         ("overview", "contexts", "running", "hosts", "tokens", "grants", "calibrations", "alive", "ready", "metrics"), ()
@@ -77,6 +81,7 @@ GIVEN = (
     "commit",
 )
 """Members that differ from call to call."""
+REPORTS = ("report", "coverage", "sharpness", "support", "drift")
 
 
 def told(found: Any) -> Any:
@@ -106,7 +111,7 @@ def test_both_clients_get_the_same_answers_from_a_real_server(answering: Served)
     with http_client(answering.url, timeout_s=30) as http:
         blocking = {name: getattr(Client(http), name)(*arguments) for name, arguments in ASKED.items()}
     awaited = asyncio.run(all_of_them())
-    for name in ASKED.keys() - {"ready", "metrics", "overview", "ingest", "coverage"}:  # those tell how far it has come
+    for name in ASKED.keys() - {"ready", "metrics", "overview", "ingest", *REPORTS}:  # those tell how far it has come
         assert told(blocking[name]) == told(awaited[name]), name
     assert ["new", "repeat"] == [one["ingest"]["attempts"][0]["result"] for one in (blocking, awaited)]
     [answer] = blocking["predict"].answers

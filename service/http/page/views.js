@@ -89,11 +89,14 @@ export function coverage(told, shown, count) {
     return number(one.n ? `${words.percent(one.share)} of ${one.n}` : "–", one.outside ? "outside" : "");
   };
   fill($("coverage-rows"), shown.map((one) => row(
-    words.spaced(one.phase), cell(one.state || "unknown"), cell(one.host || "unknown"),
+    element("a", { href: reportOf(one) }, words.spaced(one.phase)), cell(one.state || "unknown"), cell(one.host || "unknown"),
     number(words.count(one.n)), number(words.count(one.censored)), number(words.count(one.failed)),
     past(one, 0.5), past(one, 0.9), past(one, 0.95), number(one.crps_log === null ? "–" : words.digits(one.crps_log, 2)),
   )));
 }
+
+/** Where the report tells about the strata of a phase. */
+const reportOf = ({ asked, phase }) => `/v1/reports/page#${new URLSearchParams({ asked, phase, level: $("level").value })}`;
 
 /** A host of the list, with its profile (null if it was never measured). */
 export function host(told, profile) {

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from importlib import metadata, resources, util
+from importlib import metadata, resources
 from pathlib import Path
 
 from fastapi import APIRouter
 from fastapi.responses import FileResponse, Response
 
+from service.plot_library import plot_library
 from telemetry.errors import UnknownId
 
 router = APIRouter(include_in_schema=False)
@@ -43,7 +44,7 @@ def get_file(name: str) -> Response:
     """A file of the page; the plot library under its versioned name."""
     if name == PLOTS:
         forever = {"Cache-Control": "public, max-age=31536000, immutable"}
-        return FileResponse(_plot_library(), media_type=MEDIA[".js"], headers=POLICY | forever)
+        return FileResponse(plot_library(), media_type=MEDIA[".js"], headers=POLICY | forever)
     if not re.fullmatch(r"[a-z]+\.(css|js|svg)", name) or not (FILES / name).is_file():
         raise UnknownId("file", name, "open / for the page")
     return _file(name)
@@ -53,11 +54,3 @@ def _file(name: str) -> Response:
     """A file of this package, asked for anew each time, so that an upgrade shows at once."""
     text = (FILES / name).read_text(encoding="utf-8").replace("{{plots}}", f"/page/{PLOTS}")
     return Response(text, media_type=MEDIA[Path(name).suffix], headers=POLICY | {"Cache-Control": "no-cache"})
-
-
-def _plot_library() -> Path:
-    """Where the plotly package keeps its script; found without importing that package, which takes long."""
-    found = util.find_spec("plotly")
-    if found is None or not found.submodule_search_locations:
-        raise UnknownId("package", "plotly", "install it: the page draws with its script")
-    return Path(found.submodule_search_locations[0]) / "package_data" / "plotly.min.js"
