@@ -148,15 +148,10 @@ class Calibrations:
             )
             profile, batch = kept(plan, runs)
             self._store.submit(batch).result()
-            self._note(
-                run_id, **ended(self._runs[run_id], profile, runs).model_dump(include={"state", "why", "current"} | _RESULT)
-            )
+            self._runs = self._runs | {run_id: ended(self._runs[run_id], profile, runs)}
         except Exception as error:
             log.exception("a run of probes failed")
             self._note(run_id, state="failed", why=str(error), current=None, ended_ns=time.time_ns())
 
     def _note(self, run_id: str, **changes: Any) -> None:
         self._runs = self._runs | {run_id: self._runs[run_id].model_copy(update=changes)}
-
-
-_RESULT = {"profile_id", "partial", "ended_ns"}

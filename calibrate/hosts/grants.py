@@ -151,8 +151,9 @@ def demo_grant(
 def describe(grant: Grant, now_ns: int) -> str:
     """One readable paragraph of what is permitted, to be shown before anything is started."""
     left_s = max(0, (grant.expires_ns - now_ns) // 1_000_000_000)
+    gpu = f", {grant.max_gpu_fraction:.0%} of a GPU" if grant.max_gpu_fraction else ""
     return (
         f"grant {grant.grant_id}: {grant.granted_by} lets {', '.join(grant.probes)} run on {grant.host} "
         f"for at most {grant.max_run_s:.0f} s, {grant.max_threads} threads, {grant.max_memory_bytes // MIB} MiB of memory "
-        f"per process and {grant.max_disk_bytes // MIB} MiB of disk; ends in {left_s // 60} min {left_s % 60} s"
+        f"per process{gpu} and {grant.max_disk_bytes // MIB} MiB of disk; ends in {left_s // 60} min {left_s % 60} s"
     )

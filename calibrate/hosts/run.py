@@ -44,7 +44,8 @@ class ProbeRun:
     """What became of one probe's process: what it told, and under what circumstances.
 
     `runnable` counts tasks that wanted a processor just before it started; `began_ns` and `ended_ns` are on the monotonic clock,
-    `wall_ns` is UTC at the beginning. `device` is the UUID of the GPU it used.
+    `wall_ns` is UTC at the beginning. `device` is the UUID of the GPU it used, `throttled` why its clocks were
+    held down meanwhile.
     """
 
     probe: Probe
@@ -55,6 +56,7 @@ class ProbeRun:
     began_ns: int = 0
     ended_ns: int = 0
     device: str | None = None
+    throttled: tuple[str, ...] = ()
 
     @property
     def series(self) -> tuple[Series, ...]:
@@ -106,7 +108,8 @@ def measure(grant: Grant, probe: Probe, seconds: float, care: Care = Care()) -> 
         )
     finally:
         running.stop()
-    return replace(run, told=collected(found.lines, found.held), attended=found, ended_ns=time.monotonic_ns())
+    told, throttled = collected(found.lines, found.held), tuple(sorted(watch.throttled))
+    return replace(run, told=told, attended=found, throttled=throttled, ended_ns=time.monotonic_ns())
 
 
 def _ended(grant: Grant, host: str) -> str | None:
@@ -131,6 +134,8 @@ def complaints(run: ProbeRun, series: Series, effective_cpus: float) -> list[str
         found.append("cache_unknown: no cold read could be proved here; choose another folder")
     if series.interrupted:
         found.append(f"{series.interrupted} samples left out: the probe was held meanwhile")
+    if run.throttled:
+        found.append(f"throttled: {', '.join(run.throttled)}; the rate is what heat or power allowed")
     if run.attended.ended_by is not None:
         found.append(f"partial: stopped ({run.attended.ended_by})")
     if (why := run.contended(effective_cpus)) is not None:

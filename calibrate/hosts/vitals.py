@@ -10,14 +10,16 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 import psutil
 
 from calibrate.hosts.grants import MIB
-from telemetry.nvml import Nvml
+from telemetry.nvml import Readings
 
 Action = Literal["go", "hold", "end"]
+AT_REST = frozenset({"gpu_idle", "applications_clocks_setting"})
+"""Reasons of a lower clock that say nothing against a measurement."""
 FOREGROUND_SHARE = 0.05
 """A process to be left alone that uses more of a processor than this is at work."""
 
@@ -97,6 +99,13 @@ def _at_work(vitals: Vitals, rules: Rules, threads: int, processors: int) -> str
     return None
 
 
+class Driver(Protocol):
+    """What tells the state of GPUs."""
+
+    def read(self) -> Readings:
+        """All devices now."""
+
+
 class Watch:
     """Looks at this host on behalf of one probe's process, again and again.
 
@@ -110,12 +119,14 @@ class Watch:
         yield_to: tuple[str, ...] = (),
         device: str | None = None,
         *,
-        nvml: Nvml | None = None,
+        nvml: Driver | None = None,
         foreground: Callable[[], str | None] = lambda: None,
     ) -> None:
         self._pid, self._yield_to, self._device, self._nvml, self._foreground = pid, yield_to, device, nvml, foreground
         self._named = {process.pid: process for name in yield_to for process in _processes(name)}
         self._last = self._used()
+        self.throttled: set[str] = set()
+        """Why the GPU's clocks were held down at any look so far."""
 
     def look(self) -> Vitals:
         """The host now; a share of time is that since the look before."""
@@ -153,6 +164,7 @@ class Watch:
         found = next((one for one in self._nvml.read().devices if one.device == self._device), None)
         if found is None:
             return Device()
+        self.throttled |= set(found.values.get("throttle_reasons") or ()) - AT_REST
         corunners = found.values.get("corunners")
         return Device(found.values.get("temperature_c"), None if corunners is None else max(0, corunners - 1))
 

@@ -126,3 +126,4 @@ def test_description_names_user_probes_limits_and_end() -> None:
     text = describe(GRANT, NOW_NS)
     for part in ("ada", "matmul", "demo_encoder", "gpu-7", "600 s", "2 threads", "2048 MiB", "512 MiB", "15 min 0 s"):
         assert part in text
+    assert "25% of a GPU" in describe(GRANT.model_copy(update={"max_gpu_fraction": 0.25}), NOW_NS)

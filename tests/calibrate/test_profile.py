@@ -119,6 +119,7 @@ def test_a_steady_run_on_an_idle_host_gives_no_complaint() -> None:
         (RUN, replace(STEADY, unproved=2), "2 samples left out"),
         (RUN, replace(STEADY, interrupted=3), "3 samples left out"),
         (RUN, replace(STEADY, name="file_read_cache_unknown"), "cache_unknown"),
+        (replace(RUN, throttled=("sw_power_cap",)), STEADY, "throttled: sw_power_cap"),
         (replace(RUN, runnable=61), STEADY, "contended: 60 other tasks"),
         (replace(RUN, attended=Attended(waited=0.4)), STEADY, "contended: waited for 40%"),
         (replace(RUN, attended=Attended(waited=0.0, ended_by="battery")), STEADY, "partial: stopped (battery)"),

@@ -134,6 +134,26 @@ def test_of_a_process_that_is_gone_nothing_is_known() -> None:
     assert Watch(pid).look().others is not None
 
 
+class Cards:
+    """A driver that answers the same again and again."""
+
+    def __init__(self, *devices: Reading) -> None:
+        self.devices = devices
+
+    def read(self) -> Readings:
+        return Readings(self.devices)
+
+
+def test_a_gpu_is_watched_for_heat_company_and_held_clocks() -> None:
+    other = Reading("GPU-b", values={"corunners": 7})
+    values = {"corunners": 3, "temperature_c": 71.0, "throttle_reasons": ["gpu_idle", "sw_power_cap"]}
+    watch = Watch(gone(), device="GPU-a", nvml=Cards(other, Reading("GPU-a", values=values)))
+    assert Device(71.0, 2) == watch.look().device
+    assert {"sw_power_cap"} == watch.throttled
+    assert Device() == Watch(gone(), device="GPU-a", nvml=Cards(other)).look().device, "a driver gone mid-run says nothing"
+    assert Device() == Watch(gone(), nvml=Cards(other)).look().device, "a probe that uses none is watched on none"
+
+
 def test_only_a_gpu_that_is_awake_and_idle_is_chosen() -> None:
     busy = Reading("GPU-a", values={"corunners": 2, "gpu_utilization": 0.9})
     loaded = Reading("GPU-b", values={"corunners": 0, "gpu_utilization": 0.5})
