@@ -16,7 +16,9 @@ from calibrate.hosts.catalogue import Probe, catalogue, first_probes, named
 from calibrate.hosts.condition import condition
 from calibrate.hosts.copyfit import fitted_copies
 from calibrate.hosts.grants import PROBES, holds, permits
+from calibrate.hosts.guard import Attended
 from calibrate.hosts.run import Care, ProbeRun, complaints, measure
+from calibrate.hosts.series import Told
 from calibrate.hosts.vitals import Rules
 from telemetry import samples
 from telemetry.errors import BadField, CeilingTooSmall
@@ -85,6 +87,9 @@ def carried_out(
     ends_s = time.monotonic() + plan.grant.max_run_s
     over = replace(care, withdrawn=lambda: care.withdrawn() or ("the run's time is over" if time.monotonic() > ends_s else None))
     for probe in plan.probes:
+        if (why := over.withdrawn()) is not None:  # nothing begins any more
+            runs.append(ProbeRun(probe, Told(), Attended(ended_by=why)))
+            break
         on_probe(probe.name)
         runs.append(measure(plan.grant, probe, plan.seconds, over))
         on_run(runs[-1])

@@ -216,6 +216,15 @@ def test_a_run_that_is_stopped_keeps_what_it_measured_and_is_partial(tmp_path: P
     assert [] == psutil.Process().children()
 
 
+def test_after_its_permission_has_ended_no_further_probe_begins() -> None:
+    plan = Plan(granted(), (PROBE,), 1.0)
+    with nothing_started():
+        (run,) = carried_out(plan, Care(withdrawn=lambda: "grant: it was withdrawn"), on_probe=pytest.fail)
+    assert "grant: it was withdrawn" == run.attended.ended_by
+    assert profiled(plan, [run]).partial
+    assert [] == rows_of([run], "g-1"), "there was no attempt"
+
+
 @pytest.mark.parametrize("patience_s", [0.3])
 def test_beside_two_busy_processes_a_run_stops_or_is_marked_contended(patience_s: float) -> None:
     busy = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(2)]
