@@ -7,8 +7,10 @@ members had known each other.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -19,7 +21,7 @@ from predictors.contexts import Context, groups_of, judged_path, novelty
 from predictors.distribution import GRID, Array, Support
 from predictors.experts.asked import Asked, Told
 from predictors.experts.forest import Forest
-from predictors.experts.histories import MIDDLE, Histories, Learning
+from predictors.experts.histories import MIDDLE, WIDE, Histories, Learning, speaks_for
 from predictors.experts.imputed import beyond
 from predictors.experts.lessons import Lessons
 from predictors.grids import Curve, GridHazard
@@ -33,6 +35,8 @@ PRIOR: Array = np.array([3.0, 1.0, 1.0, 1.0, 1.0, 1.0]) / 8.0
 """Weights before any outcome is known: the model of record first."""
 MEMO = 20_000
 """Answers remembered until something is learned."""
+CROWD = 8
+"""Running rows from which a group whose outcomes are no more is judged by the model of record, which counts survivors."""
 TAIL = 0.95
 """Level past which no answer is wider than its phase."""
 SHORTEST = np.log(1e-9)
@@ -121,18 +125,19 @@ class Ensemble:
         return {pair: self._asked(pair, zero[i], record[i], features[i], grown[i]) for i, pair in enumerate(pairs)}
 
     def _asked(self, pair: tuple[Context, str], zero: float, record: Array, features: Array, grown: Array) -> Asked:
-        """One pair's answer; an expert that stands aside answers as the model of record."""
+        """One pair's answer; an expert that stands aside answers as the model of record: all do while few have ended."""
         groups = groups_of(*pair)
         centre = float(record[MIDDLE])
         centres = self.histories.centres(*pair)
         experts = np.tile(record, (len(EXPERTS), 1))
-        if centres is not None:
+        early = self._mostly_running(groups[WIDE])
+        if centres is not None and not early:
             experts[1] = self.histories.around("median", centres.median, centres.novel, groups)
             experts[2] = self.histories.around("average", centres.average, centres.novel, groups)
         whole, shrunk = self.histories.pooled(groups)
-        if whole is not None and shrunk is not None:
+        if whole is not None and shrunk is not None and not early:
             experts[3], experts[4] = shrunk, whole
-        if np.isfinite(grown[0]):
+        if np.isfinite(grown[0]) and not early:
             experts[5] = centre + grown
         path = judged_path(*pair, novelty(self.histories.known(*pair)))
         weights = self.weights.at(path)
@@ -140,6 +145,18 @@ class Ensemble:
         limit = furthest(whole, self.outcomes(pair[1]), float(weights @ kept[:, MIDDLE]))
         mixed = np.maximum.accumulate(np.maximum(np.minimum(weights @ kept, limit), SHORTEST))
         return Asked(*pair, path, limit, kept, weights, mixed, zero, centre, centres, features.astype(np.float32))
+
+    def _mostly_running(self, group: str) -> bool:
+        """Whether as many rows of a group run as have ended, and no fewer than CROWD: those that ended are the short ones."""
+        known = self.histories.means.get(group)
+        if known is None or len(self.pending) < max(CROWD, known.n):
+            return False
+        return self.running[group] >= max(CROWD, known.n)
+
+    @cached_property
+    def running(self) -> Counter[str]:
+        """Rows asked and not yet ended, by host, family and model."""
+        return Counter(groups_of(asked.context, asked.phase)[WIDE] for asked in self.pending.values())
 
     def after(self, changes: Sequence[Change], commit: int) -> Ensemble:
         """The model that also knows `changes` up to `commit`: new rows are asked first, then outcomes are taken in, in order."""
@@ -155,7 +172,8 @@ class Ensemble:
             if change.ended == Ended.FAILED or change.duration_s <= 0.0:
                 continue
             log_time = float(np.log(change.duration_s)) if completed else beyond(asked.mixed, change.duration_s, change.key)
-            learning.take(asked.context, asked.phase, log_time, asked.centre, asked.centres)
+            speaks = speaks_for(asked.crowd[-1], change.key)
+            learning.take(asked.context, asked.phase, log_time, asked.centre, asked.centres, speaks=speaks)
             crowd = dict(zip(asked.path, asked.crowd, strict=True))
             judged.append(Judged(asked.path, shares(asked.path, crowd, RHO), losses(log_time, asked.experts)))
             lessons.append((asked.features, log_time - asked.centre))

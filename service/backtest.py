@@ -29,6 +29,8 @@ GROWTH, FOREST_GROWTH = 1.1, 1.3
 SMALL = 64
 """Known outcomes up to which a fit is due at every doubling."""
 STILL_RUNNING = (0.5, 0.9, 0.99)
+TOGETHER = (0.1, 0.25, *STILL_RUNNING)
+"""The same for rows that begin together: the first of them to end are the short ones, and the others must be seen by then."""
 LEVELS = (0.5, 0.9, 0.95, 0.99)
 BATCH = 2_000
 """Rows asked in one request."""
@@ -136,7 +138,7 @@ class Replay:
         made = self._answered([(row, None) for row in rows])
         for row, prediction in zip(rows, made, strict=True):
             if prediction is not None and self.rows.timed:
-                for level in STILL_RUNNING:
+                for level in TOGETHER if len(rows) > 1 else STILL_RUNNING:
                     age_s = prediction.quantiles_s[int(np.argmin(np.abs(GRID - level)))]
                     if age_s < self.rows.duration_s[row]:  # otherwise it has ended by then, and no one sees it run
                         heapq.heappush(self._waiting, (float(self.rows.begun_s[row]) + age_s, RUNNING, row, age_s))

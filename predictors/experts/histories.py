@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from scipy.special import ndtri
@@ -17,11 +17,13 @@ from scipy.special import ndtri
 from predictors.contexts import GROUPS, NUMBERS, Context, groups_of, novelty
 from predictors.distribution import GRID, Array
 from predictors.experts.windows import Window
+from predictors.joint.streams import keys_of, stream, uniforms
 from predictors.layered import Layered
 
 FAST, SLOW = 8, 64
 """Outcomes over which means of residuals reach back."""
 LAST = 9
+SEED = 7
 AVERAGES = (8, 30)
 """Outcomes over which a configuration's two moving averages reach back."""
 SMALL, LARGE, WHOLE = 64, 400, 2000
@@ -143,12 +145,17 @@ class Learning:
         self._windows: dict[str, Window] = {}
         self._typical = dict(known.typical)
 
-    def take(self, context: Context, phase: str, log_time: float, centre: float, centres: Centres | None) -> None:
-        """One outcome: its log time, and what the model of record and the configuration's history had given as centres."""
+    def take(
+        self, context: Context, phase: str, log_time: float, centre: float, centres: Centres | None, *, speaks: bool = True
+    ) -> None:
+        """One outcome: its log time, and what the model of record and the configuration's history had given as centres.
+
+        One that does not speak for its crowd is counted and leaves short memories as they are.
+        """
         groups = groups_of(context, phase)
         residual = log_time - centre
         for key in groups:
-            self._mean(key, residual)
+            self._mean(key, residual, speaks=speaks)
         n, mean = self._typical.get(phase, (0, 0.0))
         self._typical[phase] = (n + 1, mean + (log_time - mean) / min(n + 1, 2000))
         if centres is not None:
@@ -158,12 +165,14 @@ class Learning:
         self._window(groups[PHASE], WHOLE, log_time)
         for place in (FAMILY, WIDE, EXACT):
             self._window(groups[place], SMALL, log_time)
-        self._recent(groups[EXACT], log_time)
+        self._recent(groups[EXACT], log_time, speaks=speaks)
 
-    def _mean(self, key: str, residual: float) -> None:
+    def _mean(self, key: str, residual: float, *, speaks: bool) -> None:
         mean = self._means.get(key) or self._known.means.get(key)
         if mean is None:
             self._means[key] = Mean(1, residual, residual)
+        elif not speaks:
+            self._means[key] = replace(mean, n=mean.n + 1)
         else:
             n = mean.n + 1
             fast = mean.fast + (residual - mean.fast) / min(n, FAST)
@@ -173,10 +182,13 @@ class Learning:
         window = self._windows.get(key) or self._known.windows.get(key)
         self._windows[key] = (Window(size) if window is None else window).having(value)
 
-    def _recent(self, key: str, log_time: float) -> None:
+    def _recent(self, key: str, log_time: float, *, speaks: bool) -> None:
         recent = self._recents.get(key) or self._known.recents.get(key)
         if recent is None:
             self._recents[key] = Recent(1, (log_time,), (log_time, log_time))
+            return
+        if not speaks:
+            self._recents[key] = replace(recent, n=recent.n + 1)
             return
         n = recent.n + 1
         short, long = (a + (log_time - a) / min(n, back) for a, back in zip(recent.averages, AVERAGES, strict=True))
@@ -191,6 +203,14 @@ class Learning:
             known.windows.having(self._windows),
             self._typical,
         )
+
+
+def speaks_for(crowd: int, key: str) -> bool:
+    """Whether a row is one of the LAST or so that speak for a crowd of one configuration begun at one instant.
+
+    Such rows end in order of length, so that the last to end are the longest; a draw keyed by the row picks fairly.
+    """
+    return crowd <= LAST or float(uniforms(stream(SEED, "speaks", keys_of([key])), 1)[0, 0]) * crowd < LAST
 
 
 def _ratio_keys(kind: str, novel: int, groups: tuple[str, ...]) -> tuple[str, ...]:
