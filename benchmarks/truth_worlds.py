@@ -23,7 +23,7 @@ HOSTS = ("ash", "elm", "fir", "oak")
 SPEED = {"ash": 1.0, "elm": 1.25, "fir": 0.8, "oak": 1.6, "yew": 1.3}
 """Scale of a host; yew is met late, if at all."""
 KINDS = {"decode": 1.0, "resize": 0.4}
-SIZES = (64.0, 128.0, 256.0, 512.0)
+SIZES = (128.0, 512.0)
 OVERHEAD, PER_ITEM = 0.2, 1.0 / 256.0
 PER_CORUNNER = 0.04
 AT_ONCE = 8.0
@@ -33,7 +33,7 @@ SLOW, FAST_S, SLOW_S = 1.7, 60.0, 30.0
 NEW_HOST, FIRST = "yew", 10
 """The host met late, and how many of a crowd on it have finished when it is asked about again."""
 AGES = (0.25, 0.5, 1.0, 1.5)
-"""Ages asked about, in medians."""
+"""Ages asked about, in medians of the context."""
 
 
 @dataclass(frozen=True)
@@ -119,12 +119,13 @@ def scale_of(context: Context) -> float:
 
 def _crowded(made: World, crowd: int, rng: np.random.Generator) -> World:
     """`crowd` attempts begin at once on a new host; one more begins when FIRST have finished, and one when all have."""
-    context = Context(NEW_HOST, "cpu", "decode", "v1", size_in=256.0, corunners=0.0)
+    context = Context(NEW_HOST, "cpu", "decode", "v1", size_in=512.0, corunners=0.0)
     scale = np.full(crowd + 2, scale_of(context))
     whole = scale * made.shape.quantile(rng.random(crowd + 2))
     together = float(made.rows.known_s.max()) + 1.0
     finished = np.sort(whole[:crowd])
-    begun = np.append(made.rows.begun_s, together + np.append(np.zeros(crowd), np.nextafter(finished[[FIRST - 1, -1]], np.inf)))
+    begun = np.append(np.full(crowd, together), np.nextafter(together + finished[[FIRST - 1, -1]], np.inf))
+    begun = np.append(made.rows.begun_s, begun)
     scale, whole = np.append(made.scale, scale), np.append(made.whole_s, whole)
     return World(_recorded([*made.rows.contexts, *[context] * (crowd + 2)], begun, whole), made.shape, scale, whole)
 
@@ -175,8 +176,13 @@ def _cancelled(made: World, share: float, rng: np.random.Generator) -> World:
 
 
 def _aged(made: World, judged_from: int) -> dict[int, list[float]]:
-    """Every row that counts is asked about at AGES of its median, as long as it still runs."""
+    """Every row that counts is asked about at AGES of its context's median, as long as it still runs."""
     return {
-        row: [age for age in (share * made.quantile(row, 0.5) for share in AGES) if age < made.whole_s[row]]
+        row: [age for age in (share * typical_s(made, row) for share in AGES) if age < made.whole_s[row]]
         for row in range(judged_from, len(made.rows))
     }
+
+
+def typical_s(made: World, row: int) -> float:
+    """Median of a row's context in s, whatever happens to its host: an age picked by what is not told would tell it."""
+    return scale_of(made.rows.contexts[row]) * float(made.shape.quantile(np.array(0.5)))
