@@ -60,7 +60,9 @@ class ExceededOut(BaseModel):
     weighted: Annotated[float | None, Field(description="Share corrected for the unresolved by weights 1/G.")]
     if_kept: Annotated[float, Field(description="Share if every unresolved answer had kept its quantile.")]
     if_missed: Annotated[float, Field(description="Share if every unresolved answer had missed it.")]
-    outside: Annotated[bool, Field(description="Whether the promised share lies outside the interval.")]
+    sure_low: Annotated[float, Field(description="Lower end of the exact interval of if_kept.")]
+    sure_high: Annotated[float, Field(description="Upper end of the exact interval of if_missed.")]
+    outside: Annotated[bool, Field(description="Whether the promised share lies outside those two, whatever the unresolved did.")]
 
 
 class CountedOut(BaseModel):

@@ -187,6 +187,8 @@ def _counted(cell: Cell) -> dict[str, Any]:
                 weighted=one.weighted,
                 if_kept=one.if_kept,
                 if_missed=one.if_missed,
+                sure_low=one.sure_low,
+                sure_high=one.sure_high,
                 outside=one.gap > 0,
             )
             for one in cell.exceeded

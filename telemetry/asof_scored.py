@@ -62,32 +62,35 @@ class Scores:
         return Template((_FILES / file).read_text(encoding="utf-8")).substitute(self._values).strip()
 
 
-def _class_of(number: str) -> str:
+_CONCURRENCY = """CASE WHEN c[8] IS NULL THEN '' WHEN c[8]::DOUBLE < 1 THEN '0' WHEN c[8]::DOUBLE < 2 THEN '1'
+            WHEN c[8]::DOUBLE < 4 THEN '2 to below 4' ELSE '4 and more' END"""
+
+
+def _class_of(place: int) -> str:
     """Powers of two between which a number lies, in words; an empty text where it is not known."""
-    value = f"(p.context->>'$.{number}')::DOUBLE"
+    value = f"c[{place}]::DOUBLE"
     low = f"2 ** floor(log2({value}))"
     return (
-        f"CASE WHEN {value} IS NULL THEN '' WHEN {value} < 1 THEN 'below 1'\n"
+        f"CASE WHEN c[{place}] IS NULL THEN '' WHEN {value} < 1 THEN 'below 1'\n"
         f"            ELSE printf('%.0f to below %.0f', {low}, 2 * {low}) END"
     )
 
 
 def _pieces() -> dict[str, str]:
     """What would be the same line many times over, by its name in the files."""
-    named = [f"coalesce(p.context->>'$.{name}', '') AS {name}" for name in ("host", "device", "family", "mode", "state")]
-    active = "(p.context->>'$.corunners')::DOUBLE"
+    words = ("host", "device", "family", "mode", "state")
+    paths = ", ".join(f"'$.{name}'" for name in (*words, "size_in", "batch", "corunners"))
+    named = [f"coalesce(c[{place}], '') AS {name}" for place, name in enumerate(words, 1)]
     classes = [
-        f"{_class_of('size_in')} AS size_class",
-        f"{_class_of('batch')} AS batch_class",
-        (
-            f"CASE WHEN {active} IS NULL THEN '' WHEN {active} < 1 THEN '0' WHEN {active} < 2 THEN '1'\n"
-            f"            WHEN {active} < 4 THEN '2 to below 4' ELSE '4 and more' END AS concurrency"
-        ),
+        f"{_class_of(6)} AS size_class",
+        f"{_class_of(7)} AS batch_class",
+        f"{_CONCURRENCY} AS concurrency",
     ]
     sets = ["while_running", "while_running, phase", "while_running, phase, state, host"]
     sets += [f"while_running, phase, {name}" for name in STRATA]
     return {
         "names": ", ".join(STRATA),
+        "context": f"p.context->>[{paths}]",
         "strata": ",\n        ".join([", ".join(named), *classes]),
         "sets": ", ".join(f"({one})" for one in sets),
         "crps": " + ".join(map(_loss, range(1, 100))),

@@ -29,7 +29,8 @@ class Exceeded:
 
     `share` is taken over the resolved rows, with its exact binomial interval; `always` is the interval that holds at every look.
     `weighted` corrects for the `unresolved`: each resolved row weighs 1 / G at the time it was resolved. `if_kept` and
-    `if_missed` are the share if all unresolved ones had kept their quantile, and if all had missed it.
+    `if_missed` are the share if all unresolved ones had kept their quantile, and if all had missed it; `sure_low` and `sure_high`
+    the lower end of the exact interval of the first and the upper end of that of the second.
     """
 
     level: float
@@ -38,6 +39,8 @@ class Exceeded:
     always: Interval
     unresolved: int
     weighted: float | None
+    sure_low: float
+    sure_high: float
 
     @property
     def nominal(self) -> float:
@@ -46,8 +49,11 @@ class Exceeded:
 
     @property
     def gap(self) -> float:
-        """How far the promise lies outside the exact interval; negative inside."""
-        return max(self.share.low - self.nominal, self.nominal - self.share.high)
+        """How far the promise lies outside the exact intervals, whatever became of the unresolved; negative inside.
+
+        Where hardly anything but misses is resolved, their share alone would cry wolf.
+        """
+        return max(self.sure_low - self.nominal, self.nominal - self.sure_high)
 
     @property
     def if_kept(self) -> float:
@@ -121,6 +127,7 @@ def _exceeded(rows: Mapping[str, Sequence[Any]], level: float, asked: Counts) ->
     misses, resolved = (np.asarray(rows[f"{word}_{name}"], dtype=np.int64) for word in ("misses", "resolved"))
     share = misses / np.maximum(resolved, 1)
     exact, always = shares(misses, resolved), share_at_any_look(misses, resolved)
+    sure_low, sure_high = shares(misses, asked)[0], shares(misses + asked - resolved, asked)[1]
     weighted = rows.get(f"weighted_{name}", [None] * len(asked))
     return [
         Exceeded(
@@ -130,6 +137,8 @@ def _exceeded(rows: Mapping[str, Sequence[Any]], level: float, asked: Counts) ->
             always=Interval(float(share[row]), float(always[0][row]), float(always[1][row]), int(resolved[row])),
             unresolved=int(asked[row] - resolved[row]),
             weighted=weighted[row],
+            sure_low=float(sure_low[row]),
+            sure_high=float(sure_high[row]),
         )
         for row in range(len(asked))
     ]

@@ -11,14 +11,15 @@ WITH picked AS (
     ORDER BY k.started_ns DESC, p.prediction_id DESC LIMIT $newest
 ), told AS (
     SELECT prediction_id, p.elapsed_s IS NOT NULL AS while_running, p.phase, p.path[-1] AS configuration, p.made_ns,
-        k.started_ns, k.actual_s, k.ended, k.ended = 'completed' AS completed, k.ended = 'failed' AS failed,
-        $strata
+        k.started_ns, k.actual_s, k.ended, k.ended = 'completed' AS completed, k.ended = 'failed' AS failed, $context AS c
     FROM picked k JOIN predictions p USING (prediction_id)
+), named AS (
+    SELECT * EXCLUDE (c), $strata FROM told
 ), counted AS (
     SELECT *, count(*) OVER (PARTITION BY while_running, phase, state, failed) AS of_state,
         count(*) OVER (PARTITION BY while_running, phase, state, host, failed) AS of_host
-    FROM told
+    FROM named
 )
-SELECT * EXCLUDE (of_state, of_host), concat_ws('|', while_running, phase, CASE WHEN of_state >= $least THEN state END,
+SELECT * EXCLUDE (of_state, of_host), hash(while_running, phase, CASE WHEN of_state >= $least THEN state END,
     CASE WHEN of_host >= $least THEN host END) AS cut_by
 FROM counted

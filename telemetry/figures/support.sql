@@ -1,10 +1,12 @@
 -- What the newest $newest answers rested on, by stratum, with or without an outcome.
 WITH told AS (
-    SELECT p.elapsed_s IS NOT NULL AS while_running, p.phase, p.status, p.n, p.n_eff, p.claimed_to, $strata
+    SELECT p.elapsed_s IS NOT NULL AS while_running, p.phase, p.status, p.n, p.n_eff, p.claimed_to, $context AS c
     FROM predictions p WHERE p.known_from <= $commit ORDER BY p.known_from DESC, p.prediction_id DESC LIMIT $newest
+), named AS (
+    SELECT * EXCLUDE (c), $strata FROM told
 )
 SELECT while_running, phase, $names, count(*) AS answers,
     count(*) FILTER (WHERE status = 'shadow') AS shadow, count(*) FILTER (WHERE status = 'extrapolated') AS extrapolated,
     count(*) FILTER (WHERE status = 'thin') AS thin, count(*) FILTER (WHERE status = 'calibrated') AS calibrated,
     median(n) AS median_n, median(n_eff) AS median_n_eff, min(n_eff) AS least_n_eff, median(claimed_to) AS median_claimed_to
-FROM told GROUP BY GROUPING SETS ($sets) ORDER BY ALL
+FROM named GROUP BY GROUPING SETS ($sets) ORDER BY ALL

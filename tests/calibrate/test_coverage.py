@@ -56,6 +56,15 @@ def test_the_worst_is_the_one_farthest_outside_not_the_largest_share() -> None: 
     assert worst(()) is None
 
 
+def test_a_stratum_of_which_only_misses_are_known_is_not_called_off() -> None:
+    # 5 of 5 resolved ones passed, 95 were cut off before: the share may be anything from 5 to 100 %, and 10 % is promised.
+    rows = counted(("north", 100, 0, 5, 5)) | {"n_completed": [0]}
+    [cell] = cells(rows, ("host",))
+    assert (0.05, 1.0) == (at(cell, 0.9).if_kept, at(cell, 0.9).if_missed)
+    assert at(cell, 0.9).share.low > 0.4
+    assert at(cell, 0.9).gap < 0.0
+
+
 def test_no_groups_give_no_cells() -> None:
     assert () == cells({name: [] for name in counted(("x", 1, 0, 1, 0))}, ("host",))
 

@@ -170,10 +170,22 @@ def test_coverage_is_shown_for_the_level_chosen_worst_first(page: Page, watched:
     gaps = {}
     for row in told["strata"]:
         one = row["exceeded"][0]
-        gaps[row["phase"], row["state"], row["host"]] = max(one["low"] - one["nominal"], one["nominal"] - one["high"])
+        gaps[row["phase"], row["state"], row["host"]] = max(one["sure_low"] - one["nominal"], one["nominal"] - one["sure_high"])
     first = page.locator("#coverage-rows tr").first.locator("th, td").all_text_contents()
     assert max(gaps.values()) == gaps[first[0], first[1], first[2]]
     expect(page.locator("#coverage .xtitle")).to_have_text("took longer than p50 (%)")
+
+
+@in_browser
+def test_a_stratum_leads_to_the_report_about_it(watch: Watch, watched: Served) -> None:
+    page = watch.open(watched.url)
+    page.get_by_label("Quantile", exact=True).select_option("0.95")
+    first = page.locator("#coverage-rows tr").first
+    phase = first.locator("th").text_content()
+    first.get_by_role("link").click()
+    expect(page.get_by_role("heading", name="Phasecast report")).to_be_visible()
+    assert ("at_start", phase, "0.95") == tuple(page.locator(f"#{name}").input_value() for name in ("asked", "phase", "level"))
+    expect(page.locator("#coverage .scatterlayer .trace").first).to_be_attached()
 
 
 @in_browser

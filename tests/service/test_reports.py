@@ -61,7 +61,7 @@ def test_coverage_counts_the_named_answers_once_each(look: httpx.Client) -> None
 
 
 def gap(one: dict[str, float]) -> float:
-    return max(one["low"] - one["nominal"], one["nominal"] - one["high"])
+    return max(one["sure_low"] - one["nominal"], one["nominal"] - one["sure_high"])
 
 
 def test_a_report_looks_at_as_many_answers_as_asked_for(look: httpx.Client) -> None:

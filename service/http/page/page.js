@@ -89,7 +89,7 @@ function showCoverage() {
   const level = Number($("level").value);
   const gap = (stratum) => {
     const one = stratum.exceeded.find((exceeded) => exceeded.level === level);
-    return Math.max(one.low - one.nominal, one.nominal - one.high);
+    return Math.max(one.sure_low - one.nominal, one.nominal - one.sure_high);
   };
   const strata = last.coverage.strata.filter((stratum) => stratum.asked === $("asked").value).sort((a, b) => gap(b) - gap(a));
   const shown = strata.slice(0, MOST_STRATA);

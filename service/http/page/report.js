@@ -18,7 +18,7 @@ const tile = (name, value, note) => element("div", {}, element("dt", {}, name), 
 
 function table(heads, rows, label) {
   const cell = (text, i) => (i ? element("td", { class: typeof text === "number" || /^[-–\d]/.test(text) ? "number" : "" }, String(text)) : element("th", { scope: "row" }, String(text)));
-  const head = element("thead", {}, element("tr", {}, ...heads.map((name) => element("th", { scope: "col" }, name))));
+  const head = element("thead", {}, element("tr", {}, ...heads.map((name, i) => element("th", { scope: "col", class: i && rows.length ? cell(rows[0][i], i).className : "" }, name))));
   const body = element("tbody", {}, ...rows.map((row) => element("tr", {}, ...row.map(cell))));
   return element("div", { class: "scroll tall", tabindex: "0", role: "region", "aria-label": label }, element("table", {}, head, body));
 }
@@ -40,7 +40,7 @@ function strata(report) {
   return report.margins.filter(within).filter((row) => (by === "phase" ? values(row).length === 0 : values(row)[0] === by));
 }
 
-const gap = (one) => Math.max(one.low - one.nominal, one.nominal - one.high);
+const gap = (one) => Math.max(one.sure_low - one.nominal, one.nominal - one.sure_high);
 const inWords = (one) => `${one.misses} of ${one.n}; exact ${percent(one.low)} to ${percent(one.high)}, at any look ${percent(one.always_low)} to ${percent(one.always_high)}`;
 const shared = (row, name) => { const one = exceeded(row); return { name, share: one.share, low: one.low, high: one.high, bad: one.outside, text: inWords(one) }; };
 
@@ -54,7 +54,7 @@ function pit() {
 
 const SECTIONS = [
   ["coverage", "Did the answers come true?", {
-    Shows: "Share of phases that took longer than the answered quantile, with its exact 95 % interval. Worst on top.",
+    Shows: "Share of phases that took longer than the answered quantile, with its exact 95 % interval. Worst on top; red where it is off the promise whatever became of those that were cut off.",
     Good: "Intervals that contain the dashed line. One in twenty misses it by luck; one whose interval at any look misses it too is no luck.",
     "If not": "Right of the line, answers were too short: plan with a higher quantile there until more is learned. Left of it: safe, but wasteful.",
   }, "coverage", (place, under) => {
