@@ -172,7 +172,7 @@ def test_the_short_demo_of_the_readme_runs(reader: Reader) -> None:
 
 def test_every_command_is_in_the_readme() -> None:
     group = typer.main.get_command(app)
-    names = "backtest backup calibrate compact demo doctor export freeze grant "
+    names = "backtest backup calibrate compact demo doctor export fit freeze grant "
     names += "hosts import predict report residual restore score serve shadow snapshot token"
     assert set(names.split()) == set(group.commands)
     assert [] == [name for name in group.commands if f"phasecast {name}" not in README]
