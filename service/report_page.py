@@ -8,6 +8,11 @@ from service.plot_library import plot_library
 from service.report_schemas import ReportOut
 
 FILES = resources.files("service.http") / "page"
+POLICY = (
+    "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data:; "
+    "base-uri 'none'; form-action 'none'"
+)
+"""What the file may do: run what is in it, load and send nothing."""
 SCRIPTS = ("reportplots.js", "report.js")
 
 
@@ -22,6 +27,7 @@ def page(report: ReportOut) -> str:
         "data": data,
         "plots": plot_library().read_text(encoding="utf-8").replace("</script", "<\\/script"),
         "script": "\n".join(map(_read, SCRIPTS)),
+        "policy": POLICY,
         "icon": _read("favicon.svg"),
     }
     made = []

@@ -11,7 +11,7 @@ from fastapi.responses import Response
 
 from service import reporting
 from service.http.running import running
-from service.report_page import page
+from service.report_page import POLICY, page
 from service.report_schemas import CoverageOut, DriftOut, ReportOut, ReportQuery, SharpnessOut, SupportOut
 from telemetry.asof_scored import Scores
 from telemetry.store.reader import Reader
@@ -32,7 +32,7 @@ def get_page(request: Request, query: Asked) -> Response:
     """Give all reports as one HTML file that asks nothing of anybody."""
     with _reading(request) as (reader, commit):
         text = page(reporting.report(reader, commit, query.newest))
-    return Response(text, media_type="text/html", headers={"X-Content-Type-Options": "nosniff", "Cache-Control": "no-store"})
+    return Response(text, media_type="text/html", headers={"Content-Security-Policy": f"{POLICY}; frame-ancestors 'none'"})
 
 
 @router.get("/coverage", response_model=CoverageOut)
