@@ -57,7 +57,7 @@ class Weights:
             if node is not None:
                 mean = (node.total + N0 * mean) / (node.n + N0)
         best = float(mean.min())
-        behind = (mean - best) / best if best > 0.0 else np.where(mean > best, np.inf, 0.0)
+        behind = (mean - best) / max(best, 1e-300)  # an expert that was never wrong takes all
         weight = self.prior * np.exp(-TAU * np.sqrt(min(root.n, MOST)) * behind)
         return np.asarray(weight / weight.sum())
 
