@@ -36,7 +36,6 @@ class TokenOut(BaseModel):
     revoked_ns: int | None
     in_force: Annotated[bool, Field(description="Whether it may be used now.")]
 
-
     @classmethod
     def of(cls, row: Token, now_ns: int) -> TokenOut:
         """What is told of a row."""
