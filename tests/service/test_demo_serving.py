@@ -14,9 +14,10 @@ from telemetry.store.lock import holder
 from tests.service.living import until
 
 DEMO = """
-import sys, time
+import signal, sys, time
 from pathlib import Path
 from service.demo.run import api
+signal.signal(signal.SIGINT, signal.default_int_handler)  # tests may have been started where it is ignored
 with api(Path(sys.argv[1])) as url:
     print(url, flush=True)
     time.sleep(600)
