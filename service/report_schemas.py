@@ -194,7 +194,7 @@ class ReasonOut(BaseModel):
     answers: int
 
 
-class SupportOut(BaseModel):
+class SupportReportOut(BaseModel):
     """What the newest answers rested on, with or without an outcome."""
 
     as_of_commit: int
@@ -237,6 +237,6 @@ class ReportOut(BaseModel):
     newest: int
     coverage: CoverageOut
     sharpness: SharpnessOut
-    support: SupportOut
+    support: SupportReportOut
     drift: DriftOut
     shadow: ShadowOut

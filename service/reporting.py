@@ -28,7 +28,7 @@ from service.report_schemas import (
     SharpOut,
     StratumOut,
     SupportedOut,
-    SupportOut,
+    SupportReportOut,
 )
 from telemetry import asof
 from telemetry.asof_scored import BINS, STRATA, Scores
@@ -95,13 +95,13 @@ def sharpness(scores: Scores) -> SharpnessOut:
     )
 
 
-def support(scores: Scores) -> SupportOut:
+def support(scores: Scores) -> SupportReportOut:
     """What the newest answers rested on."""
     names = SupportedOut.model_fields.keys() - PlaceOut.model_fields.keys()
     found = [SupportedOut(**_place(row), **{name: row[name] for name in names}) for row in _rows(scores, "support")]
     found.sort(key=lambda one: one.median_n_eff)
     strata, margins, pooled = _split(found)
-    return SupportOut(
+    return SupportReportOut(
         as_of_commit=scores.commit,
         strata=strata,
         margins=margins,

@@ -15,7 +15,7 @@ from service.frozen_schemas import FrozenOut, ScoreOut
 from service.host_schemas import CalibrationOut, CalibrationsOut, ChangesOut, GrantsOut
 from service.plan_schemas import ChancesOut, LatestStartsOut, ScenariosOut
 from service.readings import ContextsOut, GrantOut, HostsOut, OverviewOut, ProfileOut, RunningOut
-from service.report_schemas import CoverageOut, DriftOut, ReportOut, SharpnessOut, SupportOut
+from service.report_schemas import CoverageOut, DriftOut, ReportOut, SharpnessOut, SupportReportOut
 from service.schemas import AnswersOut
 from service.shadow_schemas import AdviceOut, LoggedOut, PolicyOut, PromotionOut, ShadowOut
 from service.token_schemas import TokenMadeOut, TokenOut, TokensOut
@@ -197,9 +197,9 @@ class AsyncClient:
         """How narrow they were, and how well they scored beside simple forecasts."""
         return calls.answer(SharpnessOut, *await self._send(calls.report("/sharpness", newest)))
 
-    async def support(self, newest: int | None = None) -> SupportOut:
+    async def support(self, newest: int | None = None) -> SupportReportOut:
         """What the newest answers rested on."""
-        return calls.answer(SupportOut, *await self._send(calls.report("/support", newest)))
+        return calls.answer(SupportReportOut, *await self._send(calls.report("/support", newest)))
 
     async def drift(self) -> DriftOut:
         """Drift that was found and what followed, and what differs between profiles of a host."""

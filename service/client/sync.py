@@ -15,7 +15,7 @@ from service.frozen_schemas import FrozenOut, ScoreOut
 from service.host_schemas import CalibrationOut, CalibrationsOut, ChangesOut, GrantsOut
 from service.plan_schemas import ChancesOut, LatestStartsOut, ScenariosOut
 from service.readings import ContextsOut, GrantOut, HostsOut, OverviewOut, ProfileOut, RunningOut
-from service.report_schemas import CoverageOut, DriftOut, ReportOut, SharpnessOut, SupportOut
+from service.report_schemas import CoverageOut, DriftOut, ReportOut, SharpnessOut, SupportReportOut
 from service.schemas import AnswersOut
 from service.shadow_schemas import AdviceOut, LoggedOut, PolicyOut, PromotionOut, ShadowOut
 from service.token_schemas import TokenMadeOut, TokenOut, TokensOut
@@ -207,9 +207,9 @@ class Client:
         """How narrow they were, and how well they scored beside simple forecasts."""
         return calls.answer(SharpnessOut, *self._send(calls.report("/sharpness", newest)))
 
-    def support(self, newest: int | None = None) -> SupportOut:
+    def support(self, newest: int | None = None) -> SupportReportOut:
         """What the newest answers rested on."""
-        return calls.answer(SupportOut, *self._send(calls.report("/support", newest)))
+        return calls.answer(SupportReportOut, *self._send(calls.report("/support", newest)))
 
     def drift(self) -> DriftOut:
         """Drift that was found and what followed, and what differs between profiles of a host."""

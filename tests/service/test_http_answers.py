@@ -141,11 +141,13 @@ def test_every_example_of_the_documentation_works(http: httpx.Client) -> None:
             body = call["requestBody"]["content"]["application/json"]
             assert body["example"].keys() <= body["schema"]["properties"].keys()
             assert {"200", "409", "413", "422"} <= call["responses"].keys()
+            if "{" in path:
+                continue  # tells of one thing by name
             reply = http.post(path, json=body["example"])
             if path == "/v1/calibrations":  # it names a grant that nobody gave
                 assert (403, "grant") == (reply.status_code, reply.json()["field"])
                 continue
-        elif "{" in path:
+        elif "{" in path or any(one["required"] for one in call.get("parameters", [])):
             continue  # asks for one thing by name
         else:
             reply = http.get(path)

@@ -87,7 +87,11 @@ def test_items_sent_are_counted_by_what_became_of_them(http: httpx.Client) -> No
 
 def test_spans_are_counted_as_well(http: httpx.Client) -> None:
     before = {result: value(http, "ingest_items_total", kind="spans", result=result) for result in ("taken", "refused")}
-    good = EXAMPLE["resourceSpans"][0]["scopeSpans"][0]["spans"][0]
+    example = EXAMPLE["resourceSpans"][0]["scopeSpans"][0]["spans"][0]
+    good = {
+        **example,
+        "traceId": "7bf92f3577b34da6a3ce929d0e0e4737",
+    }  # the example itself may have been sent before
     spans = [good, {**good, "spanId": "00f067aa0ba902b7", "startTimeUnixNano": "soon"}]
     Client(http).traces({"resourceSpans": [{"scopeSpans": [{"spans": spans}]}]})
     after = {result: value(http, "ingest_items_total", kind="spans", result=result) for result in before}

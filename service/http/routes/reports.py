@@ -12,7 +12,7 @@ from fastapi.responses import Response
 from service import reporting
 from service.http.running import running
 from service.report_page import POLICY, page
-from service.report_schemas import CoverageOut, DriftOut, ReportOut, ReportQuery, SharpnessOut, SupportOut
+from service.report_schemas import CoverageOut, DriftOut, ReportOut, ReportQuery, SharpnessOut, SupportReportOut
 from telemetry.asof_scored import Scores
 from telemetry.store.reader import Reader
 
@@ -49,8 +49,8 @@ def get_sharpness(request: Request, query: Asked) -> SharpnessOut:
         return reporting.sharpness(Scores(reader, commit, query.newest))
 
 
-@router.get("/support", response_model=SupportOut)
-def get_support(request: Request, query: Asked) -> SupportOut:
+@router.get("/support", response_model=SupportReportOut)
+def get_support(request: Request, query: Asked) -> SupportReportOut:
     """Tell what the newest answers rested on, whether or not their phases have begun."""
     with _reading(request) as (reader, commit):
         return reporting.support(Scores(reader, commit, query.newest))
