@@ -146,7 +146,7 @@ def test_a_disturbed_host_has_the_process_held_at_once_and_let_go_when_it_is_qui
     ((held_ns, freed_ns),) = found.held
     assert held_ns - look.times[2] < 1e9, "within a second of the reading"
     said_ns = [int(line.split()[1]) for line in found.lines]
-    assert [] == [at for at in said_ns if held_ns + 5e7 < at < freed_ns]
+    assert [] == [at for at in said_ns if held_ns + 5e7 < at < freed_ns - 5e7], "it says so again before its release is noted"
     assert [] != [at for at in said_ns if at > freed_ns]
     assert "battery: the host runs on it" == found.ended_by
 

@@ -229,7 +229,9 @@ def test_after_its_permission_has_ended_no_further_probe_begins() -> None:
 @pytest.mark.parametrize("patience_s", [0.3])
 def test_beside_busy_processes_a_run_stops_or_is_marked_contended(patience_s: float) -> None:
     processors = len(os.sched_getaffinity(0))
-    busy = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(2 * processors)]
+    # Each in a session of its own, since some schedulers share processors out by session.
+    command = [sys.executable, "-c", "while True: pass"]
+    busy = [subprocess.Popen(command, start_new_session=True) for _ in range(2 * processors)]
     try:
         time.sleep(0.5)
         stopped = measure(granted(), PROBE, 20.0, Care(Rules(patience_s=patience_s)))
