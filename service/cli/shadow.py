@@ -59,7 +59,7 @@ def promote(
     store: StoreOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Have a predictor answer, whatever the rule says."""
+    """Record that a predictor should answer, whatever the rule says. Serving does not follow it yet."""
     _decide("promote", predictor, reason, by, store, as_json=json)
 
 
@@ -71,7 +71,7 @@ def demote(
     store: StoreOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Have a predictor answer no more; the one before it does."""
+    """Record that a predictor should answer no more. Serving does not follow it yet."""
     _decide("demote", predictor, reason, by, store, as_json=json)
 
 
