@@ -19,6 +19,8 @@ from telemetry.errors import BadField
 
 DEFAULT = "calibrated"
 AGGREGATE = "aggregate"
+RULES = {f"{name}_rule" if name in EXPERTS else name: name for name in NAMES}
+"""Baselines by the name they are asked by: one that shares its name with an expert is the rule on its own."""
 
 
 def models() -> dict[str, str]:
@@ -27,7 +29,11 @@ def models() -> dict[str, str]:
         DEFAULT: "experts averaged with weights learned online, recalibrated: what is served",
         AGGREGATE: "experts averaged with weights learned online, as they come",
     }
-    return about | dict.fromkeys(EXPERTS, "expert of the aggregate, alone") | {name: n.about for name, n in NAMES.items()}
+    return (
+        about
+        | dict.fromkeys(EXPERTS, "expert of the aggregate, alone")
+        | {told: NAMES[name].about for told, name in RULES.items()}
+    )
 
 
 class Served:
@@ -90,8 +96,8 @@ def learner(name: str) -> Served | Refitted:
     """The learner of a model by name; BadField names those there are."""
     if name in {DEFAULT, AGGREGATE, *EXPERTS}:
         return Served(name)
-    if name in NAMES:
-        return Refitted(name)
+    if name in RULES:
+        return Refitted(RULES[name])
     raise BadField("model", name, f"give one of {', '.join(models())}")
 
 

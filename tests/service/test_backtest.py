@@ -19,6 +19,7 @@ from benchmarks.unforeseen import by, replaced_after
 from calibrate.conformal.wrap import Calibrated
 from predictors.contexts import Context
 from predictors.distribution import GRID
+from predictors.ensemble import EXPERTS
 from predictors.frames import Frame
 from predictors.model import Change, Model
 from service.backtest import Answer, Replay
@@ -213,6 +214,14 @@ def nothing_is_foreseen(folder: Path, table: pa.Table, model: str) -> None:
     assert by(first, at_s).equals(by(second, at_s))
     later = pc.greater(first["at_s"], at_s)
     assert not first.filter(later).equals(second.filter(later))
+
+
+def test_every_model_that_is_named_is_the_one_that_is_told_of() -> None:
+    for name, about in models().items():
+        asked = learner(name)
+        assert (name in {DEFAULT, AGGREGATE, *EXPERTS}) == isinstance(asked, Served), about
+    assert {"median_of_nine", "median_of_nine_rule", "kaplan_meier"} <= models().keys()
+    assert models()["median_of_nine"] != models()["median_of_nine_rule"]
 
 
 @pytest.mark.parametrize("model", [DEFAULT, AGGREGATE, "median_of_nine"])
