@@ -90,7 +90,7 @@ def _pieces() -> dict[str, str]:
     sets += [f"while_running, phase, {name}" for name in STRATA]
     return {
         "names": ", ".join(STRATA),
-        "context": f"p.context->>[{paths}]",
+        "context": f"context->>[{paths}]",
         "strata": ",\n        ".join([", ".join(named), *classes]),
         "sets": ", ".join(f"({one})" for one in sets),
         "crps": " + ".join(map(_loss, range(1, 100))),

@@ -11,10 +11,12 @@ WITH picked AS (
     ORDER BY k.started_ns DESC, p.prediction_id DESC LIMIT $newest
 ), told AS (
     SELECT prediction_id, p.elapsed_s IS NOT NULL AS while_running, p.phase, p.path[-1] AS configuration, p.made_ns,
-        k.started_ns, k.actual_s, k.ended, k.ended = 'completed' AS completed, k.ended = 'failed' AS failed, $context AS c
+        k.started_ns, k.actual_s, k.ended, k.ended = 'completed' AS completed, k.ended = 'failed' AS failed, p.context
     FROM picked k JOIN predictions p USING (prediction_id)
+), contexts AS (
+    SELECT context, $strata FROM (SELECT context, $context AS c FROM (SELECT DISTINCT context FROM told))
 ), named AS (
-    SELECT * EXCLUDE (c), $strata FROM told
+    SELECT * EXCLUDE (context) FROM told JOIN contexts USING (context)
 ), counted AS (
     SELECT *, count(*) OVER (PARTITION BY while_running, phase, state, failed) AS of_state,
         count(*) OVER (PARTITION BY while_running, phase, state, host, failed) AS of_host

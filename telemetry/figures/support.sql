@@ -1,9 +1,11 @@
 -- What the newest $newest answers rested on, by stratum, with or without an outcome.
 WITH told AS (
-    SELECT p.elapsed_s IS NOT NULL AS while_running, p.phase, p.status, p.n, p.n_eff, p.claimed_to, $context AS c
+    SELECT p.elapsed_s IS NOT NULL AS while_running, p.phase, p.status, p.n, p.n_eff, p.claimed_to, p.context
     FROM predictions p WHERE p.known_from <= $commit ORDER BY p.known_from DESC, p.prediction_id DESC LIMIT $newest
+), contexts AS (
+    SELECT context, $strata FROM (SELECT context, $context AS c FROM (SELECT DISTINCT context FROM told))
 ), named AS (
-    SELECT * EXCLUDE (c), $strata FROM told
+    SELECT * EXCLUDE (context) FROM told JOIN contexts USING (context)
 )
 SELECT while_running, phase, $names, count(*) AS answers,
     count(*) FILTER (WHERE status = 'shadow') AS shadow, count(*) FILTER (WHERE status = 'extrapolated') AS extrapolated,
