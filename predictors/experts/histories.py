@@ -119,8 +119,22 @@ class Histories:
         for key in _ratio_keys(kind, novel, groups):
             window = self.windows.get(key)
             if window is not None and len(window) >= LEAST_RATIOS:
-                return centre + window.quantiles
+                return self._within(groups[PHASE], centre + window.quantiles)
         return centre + NORMAL
+
+    def _within(self, phase: str, log_quantiles: Array) -> Array:
+        """Held to what the phase's recent outcomes have lasted, at the levels that they reach.
+
+        Of work with two modes, ratios to the one multiply the other: what they add up to then was never seen of anything.
+        """
+        lasted = self.windows.get(phase)
+        if lasted is None:
+            return log_quantiles
+        shortest, longest = lasted.span
+        n = len(lasted)
+        low = np.where(GRID * (n + 1) >= 1.0, shortest, -np.inf)
+        high = np.where(GRID * (n + 1) <= n, longest, np.inf)
+        return np.minimum(np.maximum(log_quantiles, low), high)
 
     def pooled(self, groups: tuple[str, ...]) -> tuple[Array | None, Array | None]:
         """Log quantiles at GRID of the phase's recent durations, and the configuration's shrunk to wider groups'."""

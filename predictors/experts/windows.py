@@ -34,6 +34,11 @@ class Window:
         insort(ranked, value)
         return Window(self.size, (*values, value), tuple(ranked))
 
+    @property
+    def span(self) -> tuple[float, float]:
+        """The smallest and the largest value."""
+        return self._ranked[0], self._ranked[-1]
+
     @cached_property
     def quantiles(self) -> Array:
         """Quantiles at GRID, shape (len(GRID),): linear between the ranks i / (n + 1), flat past the outer ones."""

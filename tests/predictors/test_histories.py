@@ -92,8 +92,25 @@ def test_a_spread_is_read_off_ratios_to_what_was_said_once_there_are_enough() ->
     few = knowing(Histories(), [(A, 0.0, 0.0)] * LEAST_RATIOS)  # the first had no centre to be compared with
     assert_array_equal(5.0 + NORMAL, few.around("median", 5.0, 3, groups))
     enough = knowing(few, [(A, 0.0, 0.0)])
-    assert_array_equal(np.full(len(GRID), 5.0), enough.around("median", 5.0, 3, groups))
+    assert_array_equal(FLAT, enough.around("median", 0.0, 3, groups))
     assert_array_equal(5.0 + NORMAL, enough.around("median", 5.0, 3, groups_of(A, "setup")))
+
+
+def test_work_of_two_modes_is_not_said_to_last_longer_than_any_has() -> None:
+    groups = groups_of(A, "service")
+    known = knowing(Histories(), [(A, float(mode), 0.0) for mode in [0, 0, 0, 7, 7, 7] * 12])
+    ratios = known.windows[f"median {groups[-1]}"]
+    assert ratios.values.count(7.0) >= LEAST_RATIOS  # of the slow mode to a centre in the fast one
+    said = known.around("median", 7.0, 3, groups)
+    reached = len(known.windows[groups[0]]) / (len(known.windows[groups[0]]) + 1)
+    assert (0.0, 7.0) == (said.min(), said[reached >= GRID].max())
+    assert 14.0 == said[-1]  # further out than 72 outcomes reach, nothing is held
+
+
+def test_ratios_below_the_shortest_seen_are_held_too() -> None:
+    groups = groups_of(A, "service")
+    known = knowing(Histories(), [(A, float(mode), 0.0) for mode in [7, 7, 7, 0, 0, 0] * 12])
+    assert 0.0 == known.around("median", 0.0, 3, groups)[GRID * 73 >= 1.0].min()
 
 
 def test_ratios_are_to_the_centre_at_the_asking() -> None:
