@@ -32,7 +32,8 @@ class RunningAttempt:
 class Lineup:
     """The published state. `clock_id` names this machine's monotonic clock, read by `monotonic_ns`.
 
-    `trouble` says what stopped the last round of upkeep, None while all is well.
+    `trouble` says what stopped the last round of upkeep, None while all is well. `gather` brings answers that other
+    processes have given by now into `ledger`.
     """
 
     clock_id: str
@@ -46,6 +47,7 @@ class Lineup:
     learned_to: int = 0
     trouble: str | None = None
     monotonic_ns: Callable[[], int] = time.monotonic_ns
+    gather: Callable[[], None] = lambda: None
 
     def reliability_of(self, question: str) -> Reliability:
         """How earlier composite answers of this kind turned out."""

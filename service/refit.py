@@ -23,7 +23,7 @@ from predictors import hazards
 from predictors.experts.forest import Forest, grow
 from predictors.frames import frame_of
 from predictors.hazards import HierarchicalHazards
-from predictors.model import Model, changes_of
+from predictors.model import Change, Model, changes_of
 from service.engine import Serving
 from service.settings import models_folder
 from telemetry import asof
@@ -166,11 +166,15 @@ def _keep_newest(folder: Path, names: Sequence[str]) -> None:
 
 
 def caught_up(model: M, reader: Reader, upto: int) -> M:
-    """Fold what became known since the model's commit, one commit at a time; the model itself if nothing did.
+    """Fold what became known since the model's commit, one commit at a time; the model itself if nothing did."""
+    return folded(model, changes_of(asof.changes(reader, model.commit, upto))) if upto > model.commit else model
 
-    The step is the commit, whatever the rounds of upkeep were: only so does a replay come to the same state.
+
+def folded(model: M, changes: Sequence[Change]) -> M:
+    """The model with changes, in their order, folded in commit by commit.
+
+    The step is the commit, whatever the rounds of upkeep were: only so does a replay, or another process, come to the same state.
     """
-    changes = changes_of(asof.changes(reader, model.commit, upto)) if upto > model.commit else []
     for commit, together in groupby(changes, key=lambda change: change.known_at):
         model = model.after(list(together), commit)  # type: ignore[assignment]  # a model becomes one of its own kind
     return model

@@ -8,6 +8,7 @@ import socket
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 
 from telemetry.errors import BadField
 
@@ -21,6 +22,7 @@ class Settings:
     `refit_share` is the part of the time that refits may take beside those growth calls for. Every `sample_s` seconds this
     machine's resources are sampled as those of `sample_host`; 0 is never. With `require_token` calls from this machine need a
     token too; `rate_per_s` is how many requests a second one token, or one address without, may send.
+    `workers` other processes answer questions, and log in `log_format`; with none this one does.
     """
 
     store: Path
@@ -37,6 +39,8 @@ class Settings:
 
     require_token: bool = False
     rate_per_s: float | None = None
+    workers: int = 0
+    log_format: Literal["text", "json"] = "text"
 
     def __post_init__(self) -> None:
         """Refuse an address that is none: an empty one would be every address of this machine."""

@@ -47,6 +47,7 @@ class Upkeep:
         self._thread = threading.Thread(target=self._run, name="phasecast-upkeep", daemon=True)
         self._refitter.learned(asof.count_ended(self._reader, store.last_commit))
         self._whole, self._behind = False, False
+        self._answers_here = settings.workers == 0
         self._recent, self._done_to = Recent(), 0
         try:
             self.tick()
@@ -59,9 +60,11 @@ class Upkeep:
         """One round: what is committed now is observed, scored and learned; a finished fit takes over."""
         newest = self._store.last_commit
         # The queue is emptied after `newest` is read, so an answer always comes before the events it was about.
+        self._lineup.gather()
         ledger = self._lineup.ledger
         taken = [ledger.popleft() for _ in range(len(ledger))]
-        self._recent.note(taken)
+        if self._answers_here:
+            self._recent.note(taken)
         try:
             left = [] if self._whole else self._recover(newest)
             upto = asof.slice_end(self._reader, self._derived_to, newest, ROUND_ROWS)

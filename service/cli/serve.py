@@ -33,6 +33,12 @@ def serve(
             "and no limit on a loopback address.",
         ),
     ] = None,
+    workers: Annotated[
+        int,
+        typer.Option(
+            min=0, max=64, help="Processes that answer questions, each with the model in memory; 0: this one."
+        ),
+    ] = 0,
     log_format: Annotated[
         Literal["text", "json"], typer.Option(help="Log lines for people, or JSON with a line a request.")
     ] = "text",
@@ -53,6 +59,8 @@ def serve(
         sample_host=sample_host or socket.gethostname(),
         require_token=require_token,
         rate_per_s=rate_limit,
+        workers=workers,
+        log_format=log_format,
     )
     run(settings, lambda url: typer.echo(f"Phasecast serves {path} at {url}"))
 

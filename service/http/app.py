@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import gc
-import logging
 import signal
 import socket
 import sys
@@ -18,9 +16,9 @@ from fastapi import FastAPI
 
 from service.http import problems
 from service.http.front import Front
-from service.http.heads import BoundedHeads
 from service.http.metrics import Metrics
 from service.http.openapi import tell_scopes
+from service.http.owner import behind_workers, serve_behind_workers
 from service.http.routes import (
     answers,
     calibrations,
@@ -39,6 +37,7 @@ from service.http.routes import (
     traces,
 )
 from service.http.running import Running
+from service.http.serving import configured, quicken
 from service.lineup import Lineup
 from service.measuring import Calibrations
 from service.sampling import Sampling
@@ -51,14 +50,6 @@ from telemetry.store.file import Store
 from telemetry.store.lock import held_by, holder
 from telemetry.tables import Token
 from telemetry.tokens import Keyring, in_force, standing
-
-log = logging.getLogger(__name__)
-GRACE_S = 10
-COLLECT_AFTER = (50_000, 20, 50)
-"""Thresholds of the garbage collector. Requests make and drop objects by the thousand, next to none in cycles: at Python's own
-thresholds a third of the time in which events were taken in went to looking for them."""
-TURN_S = 0.0005
-"""How long a thread that learns may go on while one that answers wants to: Python's own 5 ms are longer than an answer takes."""
 
 
 def create_app(settings: Settings, store: Store) -> FastAPI:
@@ -84,8 +75,10 @@ def create_app(settings: Settings, store: Store) -> FastAPI:
     app = FastAPI(
         title="Phasecast", version="0.1.0", lifespan=lifespan, docs_url=None, redoc_url=None, responses=problems.DOCUMENTED
     )
-    app.state.running = Running(store, lineup, settings, metrics, keyring, measuring)
-    app.add_middleware(Front, settings=settings, keyring=keyring, metrics=metrics)
+    app.state.running = Running(
+        store=store, lineup=lineup, settings=settings, metrics=metrics, keyring=keyring, calibrations=measuring
+    )
+    app.add_middleware(Front, settings=settings, keyring=keyring, counts=metrics)
     problems.install(app)
     for part in (
         answers,
@@ -122,8 +115,7 @@ def serve(settings: Settings, told: Callable[[str], None]) -> None:
         port = listening.getsockname()[1]
         url = f"http://{'[::1]' if ':' in settings.host else settings.host}:{port}"
         store = Store.open(settings.store, url=url)
-        gc.set_threshold(*COLLECT_AFTER)
-        sys.setswitchinterval(TURN_S)
+        quicken()
         try:
             with store.reader() as reader:
                 _need_token(settings, standing(reader).values())
@@ -131,17 +123,10 @@ def serve(settings: Settings, told: Callable[[str], None]) -> None:
             for asked_to_end in (signal.SIGTERM, signal.SIGINT):
                 signal.signal(asked_to_end, _end)
             told(url)
-            config = uvicorn.Config(
-                create_app(settings, store),
-                http=BoundedHeads,
-                ws="none",
-                log_config=None,
-                log_level="warning",
-                access_log=False,
-                timeout_graceful_shutdown=GRACE_S,
-                server_header=False,
-            )
-            uvicorn.Server(config).run(sockets=[listening])
+            if settings.workers:
+                serve_behind_workers(create_app(behind_workers(settings), store), settings, listening)
+            else:
+                uvicorn.Server(configured(create_app(settings, store))).run(sockets=[listening])
         finally:
             store.close()
 

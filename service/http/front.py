@@ -8,7 +8,9 @@ from __future__ import annotations
 import logging
 import math
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Protocol
 
 from starlette.datastructures import Headers
 from starlette.requests import ClientDisconnect
@@ -18,16 +20,17 @@ from service.http import problems
 from service.http.auth import CHALLENGE, OPEN, admitted
 from service.http.limits import foreign
 from service.http.logs import REQUESTS
-from service.http.metrics import Metrics
+from service.http.metrics import Counts
 from service.http.rates import Rates
 from service.http.tracing import NOW, Named, named
 from service.settings import Settings
 from telemetry.errors import NoToken, TooMany, WrongScope
 from telemetry.tables import Token
-from telemetry.tokens import Keyring
 
 log = logging.getLogger(__name__)
 requests = logging.getLogger(REQUESTS)
+PASSED_ON = "phasecast.passed_on"
+"""Set in the scope of a request that another process answers."""
 LEFT = 499
 """Stands in counts and log for a caller that left before its request was whole."""
 SECURITY = {
@@ -37,6 +40,14 @@ SECURITY = {
     b"cache-control": b"no-store",
 }
 """Added to every answer that does not say otherwise itself, as the page does."""
+
+
+class Known(Protocol):
+    """Who knows the tokens."""
+
+    @property
+    def known(self) -> Mapping[str, Token]:
+        """All there are, by id."""
 
 
 @dataclass(slots=True)
@@ -50,10 +61,10 @@ class _Seen:
 
 
 class Front:
-    """Lets requests pass to the app. `keyring` knows the tokens; `metrics` counts."""
+    """Lets requests pass to the app. `keyring` knows the tokens; `counts` counts what is answered by this process."""
 
-    def __init__(self, app: ASGIApp, settings: Settings, keyring: Keyring, metrics: Metrics) -> None:
-        self._app, self._keyring, self._metrics = app, keyring, metrics
+    def __init__(self, app: ASGIApp, settings: Settings, keyring: Known, counts: Counts) -> None:
+        self._app, self._keyring, self._counts = app, keyring, counts
         self._token_required = settings.token_required
         self._rates = Rates(settings.requests_per_s)
 
@@ -109,9 +120,11 @@ class Front:
 
     def _account(self, seen: _Seen, scope: Scope) -> None:
         """Count the request, and log it where that is wanted."""
+        if scope.get(PASSED_ON):
+            return
         took_s = time.perf_counter() - seen.began_s
         route = getattr(scope.get("route"), "path", "unmatched")
-        self._metrics.requests.labels(scope["method"] if route != "unmatched" else "any", route, str(seen.status)).observe(took_s)
+        self._counts.counted(scope["method"] if route != "unmatched" else "any", route, seen.status, took_s)
         if requests.isEnabledFor(logging.INFO):
             facts = {
                 "method": scope["method"],

@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from service.http.problems import problem
-from service.http.running import running
+from service.http.running import answering
 from service.settings import is_loopback
 from telemetry.errors import BadField, TooLarge, TooSlow
 
@@ -28,7 +28,7 @@ async def body_of(request: Request, limit_bytes: int) -> bytes:
     announced = request.headers.get("content-length", "")
     if announced.isdecimal() and int(announced) > limit_bytes:
         raise TooLarge("body", f"{announced} bytes", fix)
-    body, bodies = bytearray(), running(request).bodies
+    body, bodies = bytearray(), answering(request).bodies
     try:
         async with asyncio.timeout(READ_WITHIN_S):
             async for chunk in request.stream():
@@ -40,7 +40,8 @@ async def body_of(request: Request, limit_bytes: int) -> bytes:
         raise TooSlow("body", f"{len(body)} bytes", f"send it whole within {READ_WITHIN_S:g} s") from error
     finally:
         bodies.held_bytes -= len(body)
-    return bytes(body)
+    whole = request.state.body = bytes(body)  # kept for a worker that has to pass the request on after all
+    return whole
 
 
 def unpacked(body: bytes, encoding: str, limit_bytes: int) -> bytes:

@@ -44,4 +44,5 @@ def configure(form: LogFormat) -> None:
     else:
         handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
         logging.getLogger(REQUESTS).setLevel(logging.WARNING)
+    logging.getLogger("httpx").setLevel(logging.WARNING)  # a worker's calls of its owner are the owner's to log
     logging.basicConfig(level=logging.INFO, handlers=[handler])

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import time
 from collections import Counter as Tally
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from typing import Protocol
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, ProcessCollector, disable_created_metrics, generate_latest
-from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from service.lineup import Lineup
@@ -20,13 +21,23 @@ MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 BUCKETS_S = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
 
 
+class Counts(Protocol):
+    """Counts of what a process answers."""
+
+    def counted(self, method: str, route: str, status: int, took_s: float) -> None:
+        """Count one request."""
+
+    def answered(self, kind: str, statuses: Iterable[str]) -> None:
+        """Count answers to one kind of question by their statuses."""
+
+
 class Metrics:
     """The counters of one serving process, in a registry of its own; safe from any thread."""
 
     def __init__(self, store: Store, lineup: Lineup) -> None:
         disable_created_metrics()  # type: ignore[no-untyped-call]  # a second series beside each, of when it was first counted, tells nobody anything
         self.registry = CollectorRegistry()
-        self.requests = Histogram(
+        self._requests = Histogram(
             "phasecast_http_request_duration_seconds",
             "From the first byte of a request's head to the last of its answer, s.",
             ("method", "route", "status"),
@@ -49,6 +60,10 @@ class Metrics:
         self.registry.register(_Now(store, lineup, self))
         ProcessCollector(registry=self.registry)
 
+    def counted(self, method: str, route: str, status: int, took_s: float) -> None:
+        """Count one request."""
+        self._requests.labels(method, route, str(status)).observe(took_s)
+
     def answered(self, kind: str, statuses: Iterable[str]) -> None:
         """Count answers to one kind of question by their statuses."""
         for status, count in Tally(statuses).items():
@@ -60,6 +75,10 @@ class Metrics:
         for result, count in Tally(results).items():
             self._ingested.labels(kind, result).inc(count)
 
+    def watch_workers(self, alive: Callable[[], float], restarts: Callable[[], float]) -> None:
+        """Show how many workers there are, and how many had to be started again."""
+        self.registry.register(_Workers(alive, restarts))
+
     @property
     def share_calibrated(self) -> float:
         """Share of the answers of this process that had status `calibrated`; 0 before the first."""
@@ -68,6 +87,18 @@ class Metrics:
     def text(self) -> bytes:
         """Everything in the text format of Prometheus."""
         return generate_latest(self.registry)
+
+
+class _Workers(Collector):
+    """The processes that answer for this one."""
+
+    def __init__(self, alive: Callable[[], float], restarts: Callable[[], float]) -> None:
+        self._alive, self._restarts = alive, restarts
+
+    def collect(self) -> Iterator[Metric]:
+        """A gauge and a count."""
+        yield GaugeMetricFamily("phasecast_workers", "Processes that answer questions (count).", self._alive())
+        yield CounterMetricFamily("phasecast_worker_restarts", "Workers that died and were replaced.", self._restarts())
 
 
 class _Now(Collector):

@@ -17,7 +17,7 @@ from service.engine import Asking, Question, ask
 from service.http.limits import body_of
 from service.http.openapi import takes
 from service.http.problems import document_of
-from service.http.running import Running, running
+from service.http.running import Answering, answering
 from service.http.tracing import request_id
 from service.schemas import Answer, AnswersOut, PredictRequest, ResidualRequest, RunningIn
 from telemetry.errors import BadField, PhasecastError, TooLarge, UnknownId
@@ -38,7 +38,7 @@ RESIDUAL_EXAMPLE: dict[str, Any] = {
 }
 
 
-async def _answers(at: Running, kind: str, questions: list[Question], levels: list[float]) -> list[bytes]:
+async def _answers(at: Answering, kind: str, questions: list[Question], levels: list[float]) -> list[bytes]:
     """Answer, count, queue the ledger rows; the answers' bodies in order."""
     ids = tuple(uuid7() for _ in questions)
     asking = Asking(tuple(levels), request_id(), ids, time.time_ns())
@@ -58,7 +58,7 @@ def _joined(bodies: Iterable[bytes]) -> Response:
 @router.post("/predict", response_model=AnswersOut, openapi_extra=takes(PredictRequest, PREDICT_EXAMPLE))
 async def post_predict(request: Request) -> Response:
     """Answer contexts x phases: how long each phase will take, as quantiles, mean and support."""
-    at = running(request)
+    at = answering(request)
     asked = PredictRequest.model_validate_json(await body_of(request, at.settings.question_limit_bytes))
     if (count := len(asked.contexts) * len(asked.phases)) > at.settings.batch_limit:
         raise TooLarge("contexts", count, f"ask at most {at.settings.batch_limit} phases of contexts a request")
@@ -73,7 +73,7 @@ async def post_predict(request: Request) -> Response:
 @router.post("/residual", response_model=AnswersOut, openapi_extra=takes(ResidualRequest, RESIDUAL_EXAMPLE))
 async def post_residual(request: Request) -> Response:
     """Answer how much longer each running phase will take, given that it has lasted this long."""
-    at = running(request)
+    at = answering(request)
     asked = ResidualRequest.model_validate_json(await body_of(request, at.settings.question_limit_bytes))
     found = [_question(at, item) for item in asked.running]
     questions = [one for one in found if isinstance(one, Question)]
@@ -86,7 +86,7 @@ async def post_residual(request: Request) -> Response:
     )
 
 
-def _question(at: Running, item: RunningIn) -> Question | PhasecastError:
+def _question(at: Answering, item: RunningIn) -> Question | PhasecastError:
     """Described attempts are taken at their word; named ones are looked up among those running, which may fail."""
     if item.context is not None and item.elapsed_s is not None:
         context = Context(**item.context.model_dump())

@@ -12,7 +12,7 @@ from starlette.background import BackgroundTask
 from starlette.concurrency import run_in_threadpool
 
 from service.http.metrics import MEDIA_TYPE
-from service.http.running import running
+from service.http.running import Running, running
 from service.schemas import ReadyOut
 
 router = APIRouter(tags=["operation"])
@@ -27,11 +27,16 @@ async def healthz() -> dict[str, str]:
 @router.get("/readyz", response_model=ReadyOut)
 async def readyz(request: Request) -> ReadyOut | Response:
     """Tell whether questions can be answered: 503 until something has been learned, and once the store's file is gone."""
-    at = running(request)
+    told = readiness(running(request))
+    return told if told.ready else Response(told.model_dump_json(), 503, media_type="application/json")
+
+
+def readiness(at: Running) -> ReadyOut:
+    """How the process that owns the store stands."""
     serving = at.lineup.serving
     opened = at.store.opened
     lost = at.store.trouble
-    told = ReadyOut(
+    return ReadyOut(
         ready=serving is not None and lost is None,
         model_id=serving.model_id if serving else None,
         phases=list(serving.model.phases) if serving else [],
@@ -42,7 +47,6 @@ async def readyz(request: Request) -> ReadyOut | Response:
         share_calibrated=at.metrics.share_calibrated,
         opened={"created": opened.created, "migrated_from": opened.migrated_from, "lost_commits": opened.lost_commits},
     )
-    return told if told.ready else Response(told.model_dump_json(), 503, media_type="application/json")
 
 
 @router.get("/metrics", response_class=PlainTextResponse)

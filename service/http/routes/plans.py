@@ -19,7 +19,7 @@ from service.engine import Serving
 from service.http.limits import body_of
 from service.http.openapi import takes
 from service.http.problems import document_of
-from service.http.running import Running, running
+from service.http.running import Answering, answering
 from service.http.tracing import request_id
 from service.plan_questions import ChanceQuestion, LatestStartQuestion, Occasion, PlannedStage
 from service.plan_schemas import (
@@ -77,7 +77,7 @@ async def post_chance(request: Request) -> Response:
 
     A plan that can't be answered holds its problem in its place, and keeps no other plan's answer back.
     """
-    at = running(request)
+    at = answering(request)
     asked = await _read(ChanceRequest, await body_of(request, at.settings.body_limit_bytes))
     found = [one async for one in _each_found(at, _chance, asked.plans)]
     questions = [one for one in found if isinstance(one, ChanceQuestion)]
@@ -93,7 +93,7 @@ async def post_latest_start(request: Request) -> Response:
 
     A question that can't be answered holds its problem in its place, and keeps no other answer back.
     """
-    at = running(request)
+    at = answering(request)
     asked = await _read(LatestStartRequest, await body_of(request, at.settings.body_limit_bytes))
     found = [one async for one in _each_found(at, _latest_start, asked.questions)]
     questions = [one for one in found if isinstance(one, LatestStartQuestion)]
@@ -106,21 +106,21 @@ async def post_latest_start(request: Request) -> Response:
 @router.post("/scenarios", response_model=ScenariosOut, openapi_extra=takes(ScenariosRequest, SCENARIOS_EXAMPLE))
 async def post_scenarios(request: Request) -> Response:
     """Draw setup and service of attempts together; the same seed and ids give the same draws, whatever else is asked."""
-    at = running(request)
+    at = answering(request)
     asked = await _read(ScenariosRequest, await body_of(request, at.settings.body_limit_bytes))
     drawn = await run_in_threadpool(ask_scenarios, at.lineup.serving, asked)
     at.metrics.answered("scenarios", [drawn["status"]])
     return Response(orjson.dumps(drawn), media_type="application/json")
 
 
-def _occasion(at: Running, question: str, n: int, seed: int, cvar_level: float | None = None) -> Occasion:
+def _occasion(at: Answering, question: str, n: int, seed: int, cvar_level: float | None = None) -> Occasion:
     calibration_se = at.lineup.reliability_of(question).calibration_se
     return Occasion(request_id(), tuple(uuid7() for _ in range(n)), time.time_ns(), seed, calibration_se, cvar_level)
 
 
 async def _asked(
     ask: Callable[[Serving | None, Sequence[Q], Occasion], list[PlanAnswered]],
-    at: Running,
+    at: Answering,
     questions: Sequence[Q],
     occasion: Occasion,
 ) -> list[PlanAnswered]:
@@ -137,7 +137,7 @@ async def _read(kind: type[B], raw: bytes) -> B:
     return await run_in_threadpool(kind.model_validate_json, raw)
 
 
-async def _each_found(at: Running, read: Callable[[Running, P], Q], asked: Sequence[P]) -> AsyncIterator[Q | PhasecastError]:
+async def _each_found(at: Answering, read: Callable[[Answering, P], Q], asked: Sequence[P]) -> AsyncIterator[Q | PhasecastError]:
     """Questions with their contexts resolved, or why not; here, where running attempts are kept, and giving way now and then."""
     for i, one in enumerate(asked, 1):
         yield _found(at, read, one)
@@ -145,7 +145,7 @@ async def _each_found(at: Running, read: Callable[[Running, P], Q], asked: Seque
             await asyncio.sleep(0)
 
 
-def _found(at: Running, read: Callable[[Running, P], Q], asked: P) -> Q | PhasecastError:
+def _found(at: Answering, read: Callable[[Answering, P], Q], asked: P) -> Q | PhasecastError:
     """A question with its contexts resolved and its phases known, or why it can't be answered."""
     try:
         question = read(at, asked)
@@ -165,7 +165,7 @@ def _stages(question: ChanceQuestion | LatestStartQuestion) -> tuple[PlannedStag
 
 
 def _reply(
-    at: Running,
+    at: Answering,
     kind: str,
     answers: Sequence[PlanAnswered],
     found: Sequence[object],
@@ -193,7 +193,7 @@ def _content_key(asked: PlanIn | LatestStartIn) -> str:
     return "=" + hashlib.blake2b(asked.model_dump_json(exclude_none=True).encode(), digest_size=16).hexdigest()
 
 
-def _chance(at: Running, plan: PlanIn) -> ChanceQuestion:
+def _chance(at: Answering, plan: PlanIn) -> ChanceQuestion:
     """A plan keyed by its id, or by what it asks."""
     return ChanceQuestion(
         stages=tuple(_stage(at, stage) for stage in plan.stages),
@@ -205,7 +205,7 @@ def _chance(at: Running, plan: PlanIn) -> ChanceQuestion:
     )
 
 
-def _latest_start(at: Running, question: LatestStartIn) -> LatestStartQuestion:
+def _latest_start(at: Answering, question: LatestStartIn) -> LatestStartQuestion:
     """A load keyed likewise; predecessors named by id are those its outcome is compared with."""
     before = question.need.predecessors or []
     return LatestStartQuestion(
@@ -222,7 +222,7 @@ def _latest_start(at: Running, question: LatestStartIn) -> LatestStartQuestion:
     )
 
 
-def _stage(at: Running, stage: StageIn) -> PlannedStage:
+def _stage(at: Answering, stage: StageIn) -> PlannedStage:
     """A stage as asked; a running attempt is looked up and aged by its own clock."""
     kind, phase = StageKind(stage.kind), stage.phase or stage.kind
     if stage.planned_s is not None:
