@@ -70,7 +70,7 @@ def _learned(model: Calibrated, frame: Frame, rows: Ints) -> Calibrated:
     asked = model.inner.ask([change.context for _, change in known], [change.phase for _, change in known])
     began = [int(frame.started_ns[row]) if len(frame.started_ns) else -1 for row, _ in known]
     pending = {change.key: one for (_, change), one in zip(known, _counted(asked, began), strict=True)}
-    waiting = Calibrated(replace(model.inner, pending=pending), model.recalibration)
+    waiting = replace(model, inner=replace(model.inner, pending=pending), curves={})
     return waiting.after(changes, int(frame.known_from[rows[-1]]))
 
 
@@ -104,7 +104,14 @@ def _change(frame: Frame, row: int) -> Change:
         weight=float(frame.weight[row]),
         known_from=known_from,
         key=f"founding/{row}",
+        started_ns=_started(frame, row),
     )
+
+
+def _started(frame: Frame, row: int) -> int | None:
+    """When a row began, UTC ns; None where that is not known."""
+    started_ns = int(frame.started_ns[row]) if len(frame.started_ns) else -1
+    return started_ns if started_ns >= 0 else None
 
 
 def _part(frame: Frame, rows: Ints) -> Frame:

@@ -22,6 +22,7 @@ class Change:
 
     `known_from` is the commit at which that version came; `weight` is that of its clock. `key` names the row whose version it
     is: one phase of one attempt; empty where that is not known. A running row of duration 0 only says that it was asked for.
+    `started_ns` (UTC) is when the phase began, None where that was not seen.
     """
 
     sign: int
@@ -34,6 +35,7 @@ class Change:
     weight: float
     known_from: int
     key: str = ""
+    started_ns: int | None = None
 
 
 class Model(Protocol):
@@ -78,7 +80,7 @@ def changes_of(table: pa.Table) -> list[Change]:
     """The changes of `telemetry.asof.changes`, in its order; rows that say nothing are left out."""
     entry_s, duration_s, weight = seconds(table, "entry_s"), seconds(table, "duration_s"), clock_weight(table)
     made = []
-    told = ["change", "known_at", "attempt_id", "phase", "segment", "ended", "known_from"]
+    told = ["change", "known_at", "attempt_id", "phase", "segment", "ended", "known_from", "started_ns"]
     columns = table.select([*told, *CATEGORIES, *NUMBERS])
     event = [row in {Ended.COMPLETED, Ended.FAILED} for row in table["ended"].to_pylist()]
     keep = informative(entry_s, duration_s, pa.array(event, pa.bool_()).to_numpy(zero_copy_only=False))
@@ -97,6 +99,7 @@ def changes_of(table: pa.Table) -> list[Change]:
                     weight=float(weight[i]),
                     known_from=row["known_from"],
                     key=f"{row['attempt_id']}/{row['phase']}/{row['segment']}",
+                    started_ns=row["started_ns"],
                 )
             )
     return made

@@ -167,7 +167,8 @@ class Replay:
 
     def _change(self, row: int, sign: int, duration_s: float, ended: Ended) -> Change:
         known, phase, context = len(self._known), self.rows.phase[row], self.rows.contexts[row]
-        return Change(sign, known, phase, context, 0.0, duration_s, ended, 1.0, known, self.rows.key(row))
+        started_ns = round(1e9 * float(self.rows.begun_s[row])) if self.rows.timed else None
+        return Change(sign, known, phase, context, 0.0, duration_s, ended, 1.0, known, self.rows.key(row), started_ns)
 
     def _retracted(self, row: int) -> list[Change]:
         """Takes back that a row ran, where it was told so."""

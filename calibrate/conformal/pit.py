@@ -67,6 +67,10 @@ class Histogram:
         lost[column] += share
         return replace(aged, lost=tuple(lost))
 
+    def discounted(self, kept: float) -> Histogram:
+        """With what ended weighing `kept` times as much, 0 to 1; rows that run stay as they are."""
+        return replace(self, n=self.n * kept, counts=self.counts * kept, lost=tuple(mass * kept for mass in self.lost))
+
     def running_in(self, column: int, share: float, sign: int) -> Histogram:
         """With one running row more, or with one less."""
         running = list(self.running or NO_RUNNING)
@@ -132,6 +136,11 @@ class Recalibration:
                 else:
                     changed[key] = node.running_in(column, share, 1 if one.seen == Seen.RUNNING else -1)
         return Recalibration(self.nodes.having(changed))
+
+    def forgetting(self, keys: Sequence[str], kept: float) -> Recalibration:
+        """The recalibration in which what ended at these nodes weighs `kept` times as much; unknown nodes are passed over."""
+        known = ((key, self.nodes.get(key)) for key in keys)
+        return Recalibration(self.nodes.having({key: node.discounted(kept) for key, node in known if node is not None}))
 
 
 def lasting(ended: Array, beyond: Array) -> Array:

@@ -20,8 +20,8 @@ outcomes a shift by 0.8 standard deviations (a factor of 1.5 at log noise 0.5) i
 
 from __future__ import annotations
 
+import hashlib
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from statistics import NormalDist
@@ -30,16 +30,12 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from predictors.distribution import Array
-from predictors.joint.streams import keys_of, stream, uniforms
 from telemetry.errors import BadField
 
 SPAN = 10_000.0
 """L: outcomes of the whole service over which false alarms are counted."""
 BUDGET = 0.5
 """r: false alarms expected per span."""
-PATIENCE = 64
-"""Later starts that may end before an attempt still running is counted at the length it has."""
 _GRAIN = 0.1
 _CELLS = 64
 N_BINS = 2 * _CELLS
@@ -75,15 +71,7 @@ BETS = (
     Bet(Change.NARROWER, spread=0.5),
 )
 _NORMAL = NormalDist()
-
-
-class Run(NamedTuple):
-    """One bet: what it holds, its cumulated sum, and where that last left zero (start in ns, and outcomes before it)."""
-
-    holds: float = 0.0
-    rise: float = 0.0
-    since_ns: int = 0
-    before: int = 0
+_STAKE = 1.0 / len(BETS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,53 +86,77 @@ class Alarm:
 
 
 @dataclass(frozen=True, slots=True)
-class Watch:
-    """One node since its last restart: scores counted by bin (N_BINS,), their number, and the bets."""
+class Ranks:
+    """Scores of what is alike, since the last restart: counted by bin (N_BINS,), and their number."""
 
     counts: NDArray[np.int32] = field(default_factory=lambda: np.zeros(N_BINS, np.int32))
     n: int = 0
-    runs: tuple[Run, ...] = (Run(),) * len(BETS)
 
-    def after(self, score: float, start_ns: int, draw: tuple[float, float], *, ended: bool = True) -> Watch:
-        """With the next outcome in order of start; `draw` are two uniforms of its own (`draws`).
+    def after(self, score: float, draw: tuple[float, float], *, ended: bool = True) -> tuple[Ranks, float]:
+        """With the next outcome in order of start, and its normal score; `draw` are two uniforms of its own (`draw`).
 
         Where the attempt has not been seen to end, its score is a bound from below: one is drawn from those above it so far.
         """
         place = bin_of(score) if ended else self._above(bin_of(score), draw[1])
         below, at = int(self.counts[:place].sum()), int(self.counts[place])
         rank = (below + draw[0] * (at + 1)) / (self.n + 1)
-        x = _NORMAL.inv_cdf(min(max(rank, 1e-12), 1.0 - 1e-12))
         counts = self.counts.copy()
         counts[place] += 1
-        runs = tuple(_next(run, bet.log(x), start_ns, self.n) for run, bet in zip(self.runs, BETS, strict=True))
-        return Watch(counts, self.n + 1, runs)
+        return Ranks(counts, self.n + 1), _NORMAL.inv_cdf(min(max(rank, 1e-12), 1.0 - 1e-12))
 
     def _above(self, place: int, draw: float) -> int:
         """A bin drawn from the counts at and above one, that bin itself where there are none."""
         above = np.cumsum(self.counts[place:])
         return place + int(np.searchsorted(above, draw * above[-1], side="right")) if above[-1] else place
 
+
+class Winnings(NamedTuple):
+    """What each of BETS wins on one normal score: its logarithm, and itself."""
+
+    logs: list[float]
+    bets: list[float]
+
+
+def winnings(x: float) -> Winnings:
+    """Log b(x) and b(x) of each of BETS."""
+    logs = [bet.log(x) for bet in BETS]
+    return Winnings(logs, [math.exp(log_bet) for log_bet in logs])
+
+
+@dataclass(frozen=True, slots=True)
+class Watch:
+    """One node since its last restart: how many normal scores it was shown, and the bets.
+
+    For each of BETS: what it `holds`, its cumulated sum (`rise`), and where that last left zero: start in ns (`since_ns`), and
+    outcomes before it.
+    """
+
+    n: int = 0
+    holds: tuple[float, ...] = (0.0,) * len(BETS)
+    rise: tuple[float, ...] = (0.0,) * len(BETS)
+    since_ns: tuple[int, ...] = (0,) * len(BETS)
+    before: tuple[int, ...] = (0,) * len(BETS)
+
+    def after(self, won: Winnings, start_ns: int) -> Watch:
+        """With one more outcome in order of start: what each bet won on it (`winnings`)."""
+        holds = tuple([(held + _STAKE) * bet for held, bet in zip(self.holds, won.bets, strict=True)])
+        risen = [rise + log_bet for rise, log_bet in zip(self.rise, won.logs, strict=True)]
+        went_on = [rise > 0.0 < now for rise, now in zip(self.rise, risen, strict=True)]
+        since = tuple([was if on else start_ns for was, on in zip(self.since_ns, went_on, strict=True)])
+        before = tuple([was if on else self.n + (now <= 0.0) for was, now, on in zip(self.before, risen, went_on, strict=True)])
+        return Watch(self.n + 1, holds, tuple([max(0.0, now) for now in risen]), since, before)
+
     @property
     def evidence(self) -> float:
         """What all bets hold together."""
-        return math.fsum(run.holds for run in self.runs)
+        return math.fsum(self.holds)
 
     def alarm(self, threshold: float) -> Alarm | None:
-        """Whether the evidence reaches a threshold; an alarm's node goes on as `Watch()`, under a scorer frozen anew."""
+        """Whether the evidence reaches a threshold; an alarm's node goes on as `Watch()`, and ranks start anew."""
         if self.evidence < threshold:
             return None
-        best = max(range(len(BETS)), key=lambda place: self.runs[place].holds)
-        run = self.runs[best]
-        return Alarm(BETS[best].finds, run.since_ns, self.n - run.before, self.evidence, threshold)
-
-
-def _next(run: Run, log_bet: float, start_ns: int, n: int) -> Run:
-    """A bet after one more outcome."""
-    holds = (run.holds + 1.0 / len(BETS)) * math.exp(log_bet)
-    rise = run.rise + log_bet
-    if rise <= 0.0:
-        return Run(holds, 0.0, start_ns, n + 1)
-    return Run(holds, rise, run.since_ns, run.before) if run.rise > 0.0 else Run(holds, rise, start_ns, n)
+        best = max(range(len(BETS)), key=lambda place: self.holds[place])
+        return Alarm(BETS[best].finds, self.since_ns[best], self.n - self.before[best], self.evidence, threshold)
 
 
 def threshold(budget: float = BUDGET, span: float = SPAN, nodes_per_outcome: int = 1) -> float:
@@ -162,31 +174,8 @@ def bin_of(score: float) -> int:
     return min(max(math.floor(far) + _CELLS, 0), N_BINS - 1)
 
 
-def draws(seed: int, nodes: Sequence[str], attempts: Sequence[str]) -> Array:
-    """Two uniforms for each pair of node and attempt, shape (n, 2): decided by their ids, so that a replay meets the same."""
-    return uniforms(stream(seed, "drift", keys_of(nodes), keys_of(attempts)), 2)
-
-
-@dataclass(frozen=True, slots=True)
-class Waiting:
-    """An attempt of a node whose turn has not come: its score, or while it runs (`ended` False) that of its length so far."""
-
-    start_ns: int
-    attempt: str
-    score: float
-    ended: bool
-
-
-def in_start_order(waiting: Sequence[Waiting], patience: int = PATIENCE) -> tuple[list[Waiting], list[Waiting]]:
-    """(those whose turn has come, those that wait), both in order of start.
-
-    An attempt waits for those that started before it. One that still runs holds up the others until `patience` later ones have
-    ended; then it counts at the length it has, and what becomes of it afterwards is passed over.
-    """
-    queue = sorted(waiting, key=lambda one: (one.start_ns, one.attempt))
-    later = sum(one.ended for one in queue)
-    for place, one in enumerate(queue):
-        later -= one.ended
-        if not one.ended and later < patience:
-            return queue[:place], queue[place:]
-    return queue, []
+def draw(seed: int, row: str) -> tuple[float, float]:
+    """Two uniforms in (0, 1), decided by the row's name, so that a replay meets the same."""
+    bits = hashlib.blake2b(f"{seed}/{row}".encode(), digest_size=16).digest()
+    first, second = (int.from_bytes(half, "little") >> 12 for half in (bits[:8], bits[8:]))
+    return (first + 0.5) * 2.0**-52, (second + 0.5) * 2.0**-52

@@ -1,26 +1,19 @@
 """What follows an alarm, as values with a reason, and the rule by which each is undone.
 
-Pure: whoever keeps the standing reactions shows them the answers given since, and asks which may end.
+Pure: whoever keeps the standing reactions shows them the answers given since, and asks which may end. What was found and done is
+kept as notes, of which the store makes rows.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import json
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
-
-import numpy as np
+from typing import Any
 
 from calibrate.evidence.drift import Alarm, Change, Watch
-from predictors.distribution import Array
 from predictors.scores import binomial_interval
-
-
-class Score(StrEnum):
-    """What a watch looks at: log residuals of durations, or how many fields of a context are new."""
-
-    DURATION = "duration"
-    SUPPORT = "support"
 
 
 class Action(StrEnum):
@@ -35,33 +28,29 @@ class Action(StrEnum):
 LEVEL = 0.9
 """The advertised level by whose misses a reaction is undone."""
 AMOUNT = {Action.WIDEN: 1.5, Action.SHORTEN: 0.1, Action.PARENT: 1.0, Action.SHADOW: 1.0}
-"""WIDEN: factor on the log distance from the median. SHORTEN: weight of what started before the change. Others: 1 is all."""
+"""WIDEN: factor on the log distance from the median. SHORTEN: weight of what was known before. Others: 1 is all."""
 NEEDED = {Action.WIDEN: 60, Action.SHORTEN: 400, Action.PARENT: 60, Action.SHADOW: 100}
-"""Outcomes of answers given since, before a reaction may end. The past stays discounted until the present outweighs it."""
+"""Outcomes of answers given since, before a reaction may end. The past counts as discounted until the present outweighs it."""
 QUIET = 0.1
 """Share of an alarm's threshold below which the evidence since the last alarm counts as quiet."""
 
-_FIRST = {
-    Change.HIGHER: (Action.WIDEN, Action.SHORTEN, Action.SHADOW),
-    Change.WIDER: (Action.WIDEN, Action.SHORTEN, Action.SHADOW),
-    Change.LOWER: (Action.SHORTEN, Action.SHADOW),
-    Change.NARROWER: (Action.SHORTEN,),
-}
+FEW, SUSPECT = 10, 0.2
+"""Answers since, and the share of them that passed their LEVEL, from which it is asked whether answers are to be widened."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reaction:
     """What is done at a node. One stands per node and action; a new one takes the place of the old.
 
-    `amount` as in AMOUNT; `since_ns` is the start from which the change reaches, `began_ns` when the reaction did. `outcomes` and
-    `misses` count resolved answers given since, and those of them that passed their LEVEL.
+    `amount` as in AMOUNT; `since_ns` is the start from which the change reaches, `began` the commit at which the reaction did.
+    `outcomes` and `misses` count resolved answers given since, and those of them that passed their LEVEL.
     """
 
     node: str
     action: Action
     amount: float
     since_ns: int
-    began_ns: int
+    began: int
     reason: str
     outcomes: int = 0
     misses: int = 0
@@ -71,20 +60,86 @@ class Reaction:
         return replace(self, outcomes=self.outcomes + 1, misses=self.misses + missed)
 
 
-def follow(node: str, score: Score, alarm: Alarm, began_ns: int, standing: Iterable[Reaction] = ()) -> tuple[Reaction, ...]:
-    """Reactions to an alarm. Durations that change again while reactions stand are not to be trusted: the parent answers."""
-    actions: tuple[Action, ...] = (Action.SHADOW,)
-    if score is Score.DURATION:
-        again = any(one.node == node for one in standing)
-        actions = (*_FIRST[alarm.change], *((Action.PARENT,) if again else ()))
-    elif alarm.change is not Change.HIGHER:
-        return ()
-    what = "log residuals" if score is Score.DURATION else "counts of new values"
-    reason = (
-        f"{what} became {alarm.change.value} over the last {alarm.outcomes} outcomes "
+@dataclass(frozen=True, slots=True)
+class Note:
+    """Drift that was found or a reaction that began at commit `began`, and why; of one that was undone, when (0: stands) and why.
+
+    `evidence` holds the numbers behind it, as JSON.
+    """
+
+    kind: str
+    node: str
+    action: str
+    began: int
+    reason: str
+    evidence: str
+    ended: int = 0
+    ended_reason: str = ""
+
+    @classmethod
+    def drift(cls, node: str, alarm: Alarm, began: int, told: Mapping[str, Any]) -> Note:
+        """A change that was found; `told` says of what."""
+        numbers = {
+            "since_ns": alarm.since_ns,
+            "outcomes": alarm.outcomes,
+            "evidence": round(alarm.evidence, 3),
+            "threshold": alarm.threshold,
+        }
+        return cls("drift", node, alarm.change.value, began, _reason(alarm), json.dumps({**told, **numbers}))
+
+    @classmethod
+    def of(cls, reaction: Reaction) -> Note:
+        """A reaction that begins."""
+        numbers = {"amount": reaction.amount, "since_ns": reaction.since_ns, "needs_outcomes": NEEDED[reaction.action]}
+        return cls("reaction", reaction.node, reaction.action.value, reaction.began, reaction.reason, json.dumps(numbers))
+
+    @property
+    def stands(self) -> bool:
+        """Whether a reaction is in force."""
+        return self.kind == "reaction" and not self.ended
+
+    def same(self, other: Note) -> bool:
+        """Whether both tell of one thing."""
+        mine, its = ((one.kind, one.node, one.action, one.began) for one in (self, other))
+        return mine == its
+
+    def undone_at(self, commit: int, why: str) -> Note:
+        """The reaction undone at a commit."""
+        return replace(self, ended=commit, ended_reason=why)
+
+
+def follow(node: str, alarm: Alarm, began: int, standing: Iterable[Reaction] = ()) -> tuple[Reaction, ...]:
+    """Reactions to an alarm: the past is discounted, and answers are not for decisions until later ones have come true.
+
+    Durations that only became less spread out keep every promise. Where they change again while reactions stand, to change is
+    their nature: the past is kept, and the wider parent, which has seen such changes, says how true answers are.
+    """
+    if any(one.node == node for one in standing):
+        actions: tuple[Action, ...] = (Action.PARENT, Action.SHADOW)
+    else:
+        actions = (Action.SHORTEN,) if alarm.change is Change.NARROWER else (Action.SHORTEN, Action.SHADOW)
+    return tuple(Reaction(node, action, AMOUNT[action], alarm.since_ns, began, _reason(alarm)) for action in actions)
+
+
+def _reason(alarm: Alarm) -> str:
+    return (
+        f"log times became {alarm.change.value} over the last {alarm.outcomes} outcomes "
         f"(evidence {alarm.evidence:.3g}, threshold {alarm.threshold:.3g})"
     )
-    return tuple(Reaction(node, action, AMOUNT[action], alarm.since_ns, began_ns, reason) for action in actions)
+
+
+def widening(shadow: Reaction, began: int) -> Reaction | None:
+    """Wider answers where those given since a change are passed too often: the exact 95 % interval lies above 1 - LEVEL.
+
+    Experts follow most changes faster than they are found, so that to widen at once would be to answer too wide for long.
+    """
+    if shadow.action is not Action.SHADOW or shadow.outcomes < FEW or shadow.misses <= SUSPECT * shadow.outcomes:
+        return None
+    share = binomial_interval(shadow.misses, shadow.outcomes)
+    if share.low <= 1.0 - LEVEL:
+        return None
+    reason = f"{shadow.misses} of {shadow.outcomes} answers since a change passed their p{100 * LEVEL:.0f}"
+    return Reaction(shadow.node, Action.WIDEN, AMOUNT[Action.WIDEN], shadow.since_ns, began, reason)
 
 
 def undone(reaction: Reaction, watch: Watch, threshold: float) -> str | None:
@@ -103,13 +158,3 @@ def undone(reaction: Reaction, watch: Watch, threshold: float) -> str | None:
         f"quiet for {watch.n} outcomes (evidence {watch.evidence:.3g}); {reaction.misses} of {reaction.outcomes} answers passed "
         f"their p{100 * LEVEL:.0f}, interval {share.low:.3f} to {share.high:.3f}"
     )
-
-
-def widened(quantiles_s: Array, median_s: Array, amount: float) -> Array:
-    """Quantiles (n_contexts, n_levels) in s at `amount` times their log distance from the median (n_contexts,): m (q / m)^amount.
-
-    A quantile of 0 stays 0, and so does every quantile of a context whose median is 0: there is no log distance to stretch.
-    """
-    middle = np.where(median_s > 0.0, median_s, 1.0)[:, None]
-    stretched = middle * np.power(quantiles_s / middle, amount)
-    return np.where(median_s[:, None] > 0.0, stretched, quantiles_s)

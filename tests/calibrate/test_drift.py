@@ -14,24 +14,25 @@ from calibrate.evidence.drift import (
     N_BINS,
     Alarm,
     Change,
-    Waiting,
+    Ranks,
     Watch,
     bin_of,
-    draws,
-    in_start_order,
+    draw,
     threshold,
+    winnings,
 )
 from telemetry.errors import BadField
 
 LIMIT = threshold()
 
 
-def shown(scores: np.ndarray, seed: int, watch: Watch | None = None) -> tuple[int, Alarm] | None:
+def shown(scores: np.ndarray, seed: int) -> tuple[int, Alarm] | None:
     """The number of outcomes until the first alarm, and the alarm; outcome i starts at i ns."""
-    watch = Watch() if watch is None else watch
-    draw = np.random.default_rng([seed, 99]).random((len(scores), 2))
+    ranks, watch = Ranks(), Watch()
+    drawn = np.random.default_rng([seed, 99]).random((len(scores), 2))
     for place, score in enumerate(scores.tolist()):
-        watch = watch.after(score, place, (draw[place, 0], draw[place, 1]))
+        ranks, x = ranks.after(score, (drawn[place, 0], drawn[place, 1]))
+        watch = watch.after(winnings(x), place)
         if (alarm := watch.alarm(LIMIT)) is not None:
             return place + 1, alarm
     return None
@@ -40,13 +41,14 @@ def shown(scores: np.ndarray, seed: int, watch: Watch | None = None) -> tuple[in
 def false_alarms(seed: int, outcomes: int, nodes: int = 60) -> int:
     """Alarms of stationary nodes with heavy tails (Student's t with 1.5 degrees of freedom) of different place and spread."""
     rng = np.random.default_rng(seed)
-    node, draw = rng.integers(nodes, size=outcomes), rng.random((outcomes, 2))
+    node, drawn = rng.integers(nodes, size=outcomes), rng.random((outcomes, 2))
     scores = rng.standard_t(1.5, size=outcomes) * np.exp(rng.normal(size=nodes))[node] + rng.normal(size=nodes)[node]
-    watches, alarms = [Watch()] * nodes, 0
+    ranks, watches, alarms = [Ranks()] * nodes, [Watch()] * nodes, 0
     for place, (where, score) in enumerate(zip(node.tolist(), scores.tolist(), strict=True)):
-        watches[where] = watches[where].after(score, place, (draw[place, 0], draw[place, 1]))
+        ranks[where], x = ranks[where].after(score, (drawn[place, 0], drawn[place, 1]))
+        watches[where] = watches[where].after(winnings(x), place)
         if watches[where].alarm(LIMIT) is not None:
-            alarms, watches[where] = alarms + 1, Watch()
+            alarms, ranks[where], watches[where] = alarms + 1, Ranks(), Watch()
     return alarms
 
 
@@ -103,13 +105,22 @@ def test_an_alarm_names_what_changed_and_since_when(change: Change, shift: float
 
 
 def test_the_first_rank_is_the_draw_itself_and_the_second_is_worked_by_hand() -> None:
-    first = Watch().after(0.0, 5, (0.5, 0.5))  # rank 0.5, x = 0
-    assert [bet.log(0.0) for bet in BETS] == pytest.approx([math.log(run.holds * len(BETS)) for run in first.runs])
-    second = first.after(2.0, 6, (0.5, 0.5))  # rank (1 + 0.5 * 1) / 2 = 0.75, x = 0.6745
-    staked = first.runs[0].holds + 1.0 / len(BETS)
-    assert staked * math.exp(0.5 * 0.6745 - 0.125) == pytest.approx(second.runs[0].holds, rel=1e-4)
-    tied = first.after(0.0, 6, (0.25, 0.5))  # two alike: rank 0.25 * 2 / 2
-    assert staked * math.exp(0.5 * -0.6745 - 0.125) == pytest.approx(tied.runs[0].holds, rel=1e-4)
+    first, x = Ranks().after(0.0, (0.5, 0.5))
+    assert 0.0 == x  # rank 0.5
+    assert 0.6745 == pytest.approx(first.after(2.0, (0.5, 0.5))[1], abs=1e-4)  # rank (1 + 0.5 * 1) / 2 = 0.75
+    assert -0.6745 == pytest.approx(first.after(0.0, (0.25, 0.5))[1], abs=1e-4)  # two alike: rank 0.25 * 2 / 2
+    assert [bet.log(0.0) for bet in BETS] == winnings(0.0).logs
+
+
+def test_what_a_watch_holds_is_worked_by_hand() -> None:
+    one = Watch().after(winnings(0.0), 5)
+    assert math.exp(-0.125) / len(BETS) == pytest.approx(one.holds[0])  # a bet on a shift by 0.5 loses where there is none
+    assert (1, 0.0, 5, 1) == (one.n, one.rise[0], one.since_ns[0], one.before[0])
+    two = one.after(winnings(0.6745), 6)
+    assert (one.holds[0] + 1.0 / len(BETS)) * math.exp(0.5 * 0.6745 - 0.125) == pytest.approx(two.holds[0])
+    assert (2, 0.21225, 6, 1) == (two.n, pytest.approx(two.rise[0]), two.since_ns[0], two.before[0])
+    three = two.after(winnings(0.6745), 7)
+    assert (0.4245, 6, 1) == (pytest.approx(three.rise[0]), three.since_ns[0], three.before[0])
 
 
 def test_every_bet_is_fair() -> None:
@@ -124,12 +135,12 @@ def test_scores_that_are_all_alike_raise_no_alarm() -> None:
 
 
 def test_what_has_not_ended_is_drawn_from_the_scores_above() -> None:
-    watch = Watch()
-    for place, score in enumerate([-1.0, 1.0, 1.0, 3.0]):
-        watch = watch.after(score, place, (0.5, 0.5))
-    counted = {draw: watch.after(0.5, 9, (0.5, draw), ended=False).counts - watch.counts for draw in (0.1, 0.6, 0.9)}
+    ranks = Ranks()
+    for score in [-1.0, 1.0, 1.0, 3.0]:
+        ranks, _ = ranks.after(score, (0.5, 0.5))
+    counted = {place: ranks.after(0.5, (0.5, place), ended=False)[0].counts - ranks.counts for place in (0.1, 0.6, 0.9)}
     assert [bin_of(1.0), bin_of(1.0), bin_of(3.0)] == [int(np.argmax(counts)) for counts in counted.values()]
-    beyond = watch.after(50.0, 9, (0.5, 0.1), ended=False)
+    beyond, _ = ranks.after(50.0, (0.5, 0.1), ended=False)
     assert 1 == beyond.counts[bin_of(50.0)]
 
 
@@ -137,9 +148,10 @@ def test_attempts_lost_at_random_raise_no_alarm() -> None:
     rng = np.random.default_rng(6)
     alarms = 0
     for _ in range(10):
-        watch = Watch()
+        ranks, watch = Ranks(), Watch()
         for place, (score, lost, a, b) in enumerate(zip(*rng.normal(size=(2, 800)), *rng.random((2, 800)), strict=True)):
-            watch = watch.after(float(min(score, lost + 0.7)), place, (a, b), ended=bool(score <= lost + 0.7))
+            ranks, x = ranks.after(float(min(score, lost + 0.7)), (a, b), ended=bool(score <= lost + 0.7))
+            watch = watch.after(winnings(x), place)
         alarms += watch.alarm(LIMIT) is not None
     assert 0 == alarms
 
@@ -155,13 +167,13 @@ def test_a_burst_alarms_in_order_of_completion_and_not_in_order_of_start() -> No
 
 def test_a_restart_forgets() -> None:
     slow = np.random.default_rng(9).normal(size=300) + 5.0
-    assert shown(slow, 9, Watch()) is None
+    assert shown(slow, 9) is None
 
 
 def test_the_state_is_small_and_an_earlier_one_stays_as_it_was() -> None:
-    before = Watch().after(0.3, 1, (0.2, 0.2))
+    before, _ = Ranks().after(0.3, (0.2, 0.2))
     counts = before.counts.copy()
-    before.after(2.0, 2, (0.9, 0.9))
+    before.after(2.0, (0.9, 0.9))
     assert np.array_equal(counts, before.counts)
     assert before.counts.nbytes <= 512
 
@@ -186,31 +198,8 @@ def test_bins_are_fine_where_scores_lie() -> None:
         bin_of(float("nan"))
 
 
-def test_draws_depend_on_node_and_attempt_alone() -> None:
-    some = draws(1, ["a", "a", "b"], ["x", "y", "x"])
-    assert (3, 2) == some.shape
-    assert np.array_equal(some[[2, 0]], draws(1, ["b", "a"], ["x", "x"]))
-    assert 6 == len(np.unique(some))
-    assert not np.any(some == draws(2, ["a", "a", "b"], ["x", "y", "x"]))
-
-
-def test_an_attempt_waits_for_those_that_started_before_it() -> None:
-    first, second, third = Waiting(1, "a", 0.1, True), Waiting(2, "b", 0.2, False), Waiting(3, "c", 0.3, True)
-    assert ([first], [second, third]) == in_start_order([third, second, first])
-    assert ([first, Waiting(2, "b", 2.0, True), third], []) == in_start_order([third, Waiting(2, "b", 2.0, True), first])
-
-
-def test_one_that_hangs_holds_the_others_up_for_so_long_only() -> None:
-    hangs = Waiting(1, "a", 4.0, False)
-    later = [Waiting(2 + place, f"b{place}", 0.0, True) for place in range(3)]
-    assert ([], [hangs, *later]) == in_start_order([hangs, *later], patience=4)
-    assert ([hangs, *later], []) == in_start_order([hangs, *later], patience=3)
-
-
-@settings(max_examples=60, deadline=None)
-@given(st.lists(st.tuples(st.integers(0, 20), st.booleans()), max_size=30), st.integers(0, 10))
-def test_turns_come_in_order_and_nobody_is_lost(rows: list[tuple[int, bool]], patience: int) -> None:
-    waiting = [Waiting(start, str(place), 0.0, ended) for place, (start, ended) in enumerate(rows)]
-    turn, wait = in_start_order(waiting, patience)
-    assert sorted(waiting, key=lambda one: (one.start_ns, one.attempt)) == turn + wait
-    assert not wait or not wait[0].ended
+def test_draws_depend_on_the_row_alone() -> None:
+    some = [draw(seed, row) for seed in (1, 2) for row in ("x", "y")]
+    assert 8 == len({one for pair in some for one in pair})
+    assert all(0.0 < one < 1.0 for pair in some for one in pair)
+    assert draw(1, "x") == some[0]

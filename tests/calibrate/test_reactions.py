@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import json
 
-import numpy as np
 import pytest
 
-from calibrate.evidence.drift import Alarm, Change, Run, Watch, threshold
-from calibrate.evidence.reactions import NEEDED, Action, Reaction, Score, follow, undone, widened
+from calibrate.evidence.drift import BETS, Alarm, Change, Watch, threshold
+from calibrate.evidence.reactions import AMOUNT, NEEDED, Action, Note, Reaction, follow, undone, widening
 
 LIMIT = threshold()
 
@@ -18,44 +17,65 @@ def alarm(change: Change) -> Alarm:
 
 
 def quiet(n: int, evidence: float = 10.0) -> Watch:
-    return Watch(np.zeros(128, np.int32), n, (Run(holds=evidence),))
+    return Watch(n, (evidence, *(0.0,) * (len(BETS) - 1)))
 
 
 def standing(action: Action, outcomes: int, misses: int) -> Reaction:
-    [one] = [one for one in follow("n", Score.DURATION, alarm(Change.HIGHER), 90) if one.action is action]
-    return replace(one, outcomes=outcomes, misses=misses)
+    return Reaction("n", action, AMOUNT[action], 70, 90, "found", outcomes, misses)
 
 
 @pytest.mark.parametrize(
     ("change", "actions"),
     [
-        (Change.HIGHER, {Action.WIDEN, Action.SHORTEN, Action.SHADOW}),
-        (Change.WIDER, {Action.WIDEN, Action.SHORTEN, Action.SHADOW}),
+        (Change.HIGHER, {Action.SHORTEN, Action.SHADOW}),
+        (Change.WIDER, {Action.SHORTEN, Action.SHADOW}),
         (Change.LOWER, {Action.SHORTEN, Action.SHADOW}),
         (Change.NARROWER, {Action.SHORTEN}),
     ],
 )
 def test_what_follows_depends_on_what_changed(change: Change, actions: set[Action]) -> None:
-    assert actions == {one.action for one in follow("n", Score.DURATION, alarm(change), 90)}
+    assert actions == {one.action for one in follow("n", alarm(change), 90)}
 
 
 def test_a_reaction_says_why_and_since_when() -> None:
-    one = follow("service/north", Score.DURATION, alarm(Change.HIGHER), 90)[0]
-    assert ("service/north", Action.WIDEN, 1.5, 70, 90) == (one.node, one.action, one.amount, one.since_ns, one.began_ns)
-    assert "log residuals became higher over the last 31 outcomes (evidence 2.5e+04, threshold 2e+04)" == one.reason
+    one = follow("service/north", alarm(Change.HIGHER), 90)[0]
+    assert ("service/north", Action.SHORTEN, AMOUNT[Action.SHORTEN], 70, 90) == (
+        one.node,
+        one.action,
+        one.amount,
+        one.since_ns,
+        one.began,
+    )
+    assert "log times became higher over the last 31 outcomes (evidence 2.5e+04, threshold 2e+04)" == one.reason
 
 
-def test_a_second_alarm_while_reactions_stand_hands_over_to_the_parent() -> None:
-    first = follow("n", Score.DURATION, alarm(Change.HIGHER), 90)
-    assert Action.PARENT in {one.action for one in follow("n", Score.DURATION, alarm(Change.LOWER), 95, first)}
-    assert Action.PARENT not in {one.action for one in follow("other", Score.DURATION, alarm(Change.LOWER), 95, first)}
+def test_what_changes_again_while_reactions_stand_keeps_its_past_and_hands_over_to_the_parent() -> None:
+    first = follow("n", alarm(Change.HIGHER), 90)
+    assert {Action.PARENT, Action.SHADOW} == {one.action for one in follow("n", alarm(Change.LOWER), 95, first)}
+    assert Action.PARENT not in {one.action for one in follow("other", alarm(Change.LOWER), 95, first)}
 
 
-def test_new_kinds_of_work_are_kept_out_of_decisions_and_fewer_of_them_need_nothing() -> None:
-    [one] = follow("n", Score.SUPPORT, alarm(Change.HIGHER), 90)
-    assert Action.SHADOW is one.action
-    assert one.reason.startswith("counts of new values became higher")
-    assert () == follow("n", Score.SUPPORT, alarm(Change.LOWER), 90)
+def test_answers_are_widened_where_those_since_a_change_are_passed_too_often() -> None:
+    # 4 of 10: the exact interval begins at 0.122; 3 of 10: at 0.067.
+    assert widening(standing(Action.SHADOW, 10, 3), 95) is None
+    assert widening(standing(Action.SHADOW, 9, 9), 95) is None
+    assert widening(standing(Action.SHORTEN, 10, 4), 95) is None
+    assert (Reaction("n", Action.WIDEN, 1.5, 70, 95, "4 of 10 answers since a change passed their p90")) == widening(
+        standing(Action.SHADOW, 10, 4), 95
+    )
+
+
+def test_notes_tell_what_was_found_and_when_it_was_undone() -> None:
+    found = Note.drift("n", alarm(Change.HIGHER), 90, {"host": "north"})
+    assert ("drift", "higher", False) == (found.kind, found.action, found.stands)
+    assert {"host": "north", "since_ns": 70, "outcomes": 31, "evidence": 25_000.0, "threshold": LIMIT} == json.loads(
+        found.evidence
+    )
+    begun = Note.of(standing(Action.SHADOW, 0, 0))
+    assert begun.stands
+    ended = begun.undone_at(120, "quiet")
+    assert (False, 120, "quiet", True) == (ended.stands, ended.ended, ended.ended_reason, ended.same(begun))
+    assert {"amount": 1.0, "since_ns": 70, "needs_outcomes": 100} == json.loads(begun.evidence)
 
 
 def test_answers_since_are_counted() -> None:
@@ -87,9 +107,3 @@ def test_too_few_misses_are_no_reason_to_stay_wide() -> None:
     assert said is not None
     assert "quiet for 300 outcomes" in said
     assert "0 of 300 answers passed their p90" in said
-
-
-def test_widened_quantiles_stand_farther_from_the_median_on_both_sides() -> None:
-    found = widened(np.array([[0.0, 1.0, 4.0, 16.0], [0.0, 0.0, 0.0, 5.0]]), np.array([4.0, 0.0]), 1.5)
-    assert [0.0, 0.5, 4.0, 32.0] == pytest.approx(list(found[0]))
-    assert [0.0, 0.0, 0.0, 5.0] == list(found[1])

@@ -1,0 +1,45 @@
+"""What a change that was found does to answers: what was known before it is discounted, and answers may be spread."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from calibrate.conformal.pit import Recalibration
+from calibrate.evidence.reactions import AMOUNT, Action, Reaction
+from calibrate.evidence.watching import Found
+from predictors.distribution import GRID, Array
+
+MIDDLE = int(np.flatnonzero(GRID == 0.5)[0])
+
+
+def discounted(known: Recalibration, found: Sequence[Found]) -> Recalibration:
+    """The recalibration in which what came before each change weighs little at the nodes it reaches.
+
+    A wider node loses as much of its memory as the changed one has a share in it.
+    """
+    kept = AMOUNT[Action.SHORTEN]
+    for one in found:
+        changed = known.nodes.get(one.node)
+        for wider in one.wider:
+            whole = known.nodes.get(wider)
+            if changed is not None and whole is not None and whole.n > 0.0:
+                known = known.forgetting([wider], 1.0 - (1.0 - kept) * min(1.0, changed.n / whole.n))
+        known = known.forgetting(one.within, kept)
+    return known
+
+
+def spread(log_quantiles: Array, reactions: Mapping[Action, Reaction]) -> Array:
+    """Log quantiles at GRID, farther from the median while answers are widened: m (q / m)^amount in time."""
+    widen = reactions.get(Action.WIDEN)
+    if widen is None:
+        return log_quantiles
+    middle = log_quantiles[MIDDLE]
+    return np.asarray(middle + widen.amount * (log_quantiles - middle))
+
+
+def trusted(path: Sequence[str], reactions: Mapping[Action, Reaction]) -> Sequence[str]:
+    """The part of a judged path whose recalibration is used: down to the parent of a node that keeps changing."""
+    parent = reactions.get(Action.PARENT)
+    return path if parent is None or parent.node not in path else path[: path.index(parent.node)]

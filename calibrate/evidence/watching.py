@@ -1,0 +1,265 @@
+"""All watches of the service as one immutable value that is folded over what becomes known, so that a replay meets the same.
+
+Ranks are taken among outcomes of one exact configuration, in order of start: they are independent and uniform while nothing has
+changed, whatever work comes in which order, and no scorer has to be frozen, since a log time is its own. Every outcome that can
+be ranked is shown to three watches: those of its family of work, of the family on its host, and of its model there. The first of
+them, widest first, that alarms starts anew, and so does all that shares outcomes with it: one change is told once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from calibrate.evidence.drift import N_BINS, Alarm, Ranks, Watch, draw, threshold, winnings
+from calibrate.evidence.reactions import Action, Note, Reaction, follow, undone, widening
+from calibrate.evidence.turns import Waiting, in_start_order
+from predictors.contexts import NOVELTY, Context, judged_path
+from predictors.layered import Layered
+from predictors.model import Change
+from telemetry.words import Ended
+
+SEED = 11
+LEVELS = ("family", "host", "model")
+"""What a watch is of, widest first; a family on a host, and a model on a host."""
+THRESHOLD = threshold(nodes_per_outcome=len(LEVELS))
+LEAST_RANKED = 5
+"""Outcomes of a configuration that are only counted: a rank among fewer tells next to nothing, and every bet costs."""
+SHORTEST_S = 1e-9
+MOST_NOTES = 500
+WAITS = frozenset({"eligibility_wait", "queue", "owner_wait", "completion"})
+"""Phases that are not watched: how long one waits changes with the load of the moment, from which nothing is exchangeable."""
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One exact configuration: log times less `zero`, the first of them, counted by bin, and the nodes that watch it."""
+
+    nodes: tuple[str, ...]
+    zero: float = 0.0
+    counts: NDArray[np.int32] = field(default_factory=lambda: np.zeros(N_BINS, np.int32))
+    n: int = 0
+
+
+class Found(NamedTuple):
+    """An alarm at a node: wider nodes that its outcomes belong to, and all within it, itself and exact configurations included.
+
+    Nodes are named as recalibration names them.
+    """
+
+    node: str
+    alarm: Alarm
+    wider: tuple[str, ...]
+    within: tuple[str, ...]
+
+
+_NONE: Mapping[str, bool] = MappingProxyType({})
+_NO_QUEUES: Mapping[str, Mapping[str, Waiting]] = MappingProxyType({})
+
+
+@dataclass(frozen=True)
+class Watching:
+    """What is watched. `queues` are by family, then by row; `passed` are rows that were counted while they still ran.
+
+    `standing` are reactions in force and `notes` the newest things found and done. `found` is what the last step found.
+    """
+
+    lines: Layered[str, Line] = field(default_factory=Layered)
+    watches: Layered[str, Watch] = field(default_factory=Layered)
+    queues: Mapping[str, Mapping[str, Waiting]] = field(default_factory=lambda: _NO_QUEUES)
+    passed: frozenset[str] = frozenset()
+    standing: tuple[Reaction, ...] = ()
+    notes: tuple[Note, ...] = ()
+    found: tuple[Found, ...] = field(default=(), compare=False)
+
+    def after(self, changes: Sequence[Change], commit: int, missed: Mapping[str, bool] = _NONE) -> Watching:
+        """With what became known at `commit`; `missed` tells of rows that ended whether they passed the 0.9 quantile."""
+        queued, passed = _queued(self, changes, commit, missed)
+        turn: list[Waiting] = []
+        queues = dict(self.queues)
+        for family, queue in queued.items():
+            mine, waiting = in_start_order(queue.values())
+            turn += mine
+            queues[family] = {one.key: one for one in waiting}
+            if not waiting:
+                del queues[family]
+        if not turn and not queued and passed == self.passed:
+            return self if not self.found else replace(self, found=())
+        step = _Step(self, commit)
+        step.take(turn)
+        passed |= {one.key for one in turn if not one.over}
+        return step.done(queues, passed)
+
+    def reactions_at(self, context: Context, phase: str) -> dict[Action, Reaction]:
+        """Reactions in force for a context, the narrowest node's where several are of one kind."""
+        if not self.standing:
+            return {}
+        nodes = nodes_of(context, phase)
+        return {one.action: one for node in nodes for one in self.standing if one.node == node}
+
+
+def nodes_of(context: Context, phase: str) -> tuple[str, ...]:
+    """The nodes that watch a context's outcomes, one per name in LEVELS, named as recalibration names them."""
+    return judged_path(context, phase, 1)[2:5]
+
+
+def line_of(context: Context, phase: str) -> str:
+    """The exact configuration among whose outcomes a context's are ranked, named as recalibration names it."""
+    return judged_path(context, phase, 1)[5]
+
+
+def _queued(
+    known: Watching, changes: Sequence[Change], commit: int, missed: Mapping[str, bool]
+) -> tuple[dict[str, dict[str, Waiting]], frozenset[str]]:
+    """Queues of the families that changes concern, with them; and rows that were counted while running and run still."""
+    corrected = {one.key for one in changes if one.sign < 0 and one.ended != Ended.RUNNING}
+    queues: dict[str, dict[str, Waiting]] = {}
+    over: set[str] = set()
+    for change in changes:
+        if not _tells(change) or change.key in corrected:
+            continue
+        if change.key in known.passed:
+            if change.sign > 0 and change.ended != Ended.RUNNING:
+                over.add(change.key)
+            continue
+        family = nodes_of(change.context, change.phase)[0]
+        queue = queues.get(family)
+        if queue is None:
+            queue = queues[family] = dict(known.queues.get(family, {}))
+        if change.sign < 0:
+            queue.pop(change.key, None)
+        else:
+            before = known.queues.get(family, {}).get(change.key)
+            queue[change.key] = _waiting(change, before.met if before else commit, missed.get(change.key))
+    return queues, known.passed - over if over else known.passed
+
+
+def _tells(change: Change) -> bool:
+    """Whether a row has a place in order of start, and was watched from its start on."""
+    return bool(change.key) and change.started_ns is not None and change.entry_s <= 0.0 and change.phase not in WAITS
+
+
+def _waiting(change: Change, met: int, missed: bool | None) -> Waiting:
+    over, completed = change.ended != Ended.RUNNING, change.ended == Ended.COMPLETED
+    log_time = float(np.log(max(change.duration_s, SHORTEST_S)))
+    assert change.started_ns is not None
+    return Waiting(change.started_ns, change.key, change.phase, change.context, log_time, completed, over, met, missed)
+
+
+class _Step:
+    """Outcomes being shown, one after the other; `done` gives the value that knows them."""
+
+    def __init__(self, known: Watching, commit: int) -> None:
+        self._known, self._commit = known, commit
+        self._lines: dict[str, Line] = {}
+        self._watches: dict[str, Watch] = {}
+        self._found: list[Found] = []
+        self._standing, self._notes = list(known.standing), list(known.notes)
+
+    def take(self, turn: Sequence[Waiting]) -> None:
+        """Outcomes whose turn has come, in order of start within each family."""
+        for one in turn:
+            x = self._ranked(one)
+            if x is not None:
+                self._shown(one, x)
+            if self._standing and one.missed is not None:
+                self._answered(one, missed=one.missed)
+
+    def _ranked(self, one: Waiting) -> float | None:
+        """The normal score of an outcome among those of its configuration; None where they are too few."""
+        key = line_of(one.context, one.phase)
+        line = self._lines.get(key) or self._known.lines.get(key) or Line(nodes_of(one.context, one.phase))
+        if not line.n and not one.ended:
+            return None  # a bound with nothing above it that could be drawn
+        zero = line.zero if line.n else one.log_time
+        ranks, x = Ranks(line.counts, line.n).after(one.log_time - zero, draw(SEED, one.key), ended=one.ended)
+        self._lines[key] = Line(line.nodes, zero, ranks.counts, ranks.n)
+        return x if line.n >= LEAST_RANKED else None
+
+    def _shown(self, one: Waiting, x: float) -> None:
+        """A normal score shown to the watches of an outcome; the widest that alarms is told."""
+        won = winnings(x)
+        nodes = nodes_of(one.context, one.phase)
+        for node in nodes:
+            watch = self._watches.get(node) or self._known.watches.get(node) or Watch()
+            self._watches[node] = watch.after(won, one.start_ns)
+        for depth, node in enumerate(nodes):
+            alarm = self._watches[node].alarm(THRESHOLD)
+            if alarm is not None:
+                self._alarmed(one, depth, alarm)
+                return
+
+    def _alarmed(self, one: Waiting, depth: int, alarm: Alarm) -> None:
+        """A node starts anew, with all that shares outcomes with it, and reactions follow."""
+        nodes = nodes_of(one.context, one.phase)
+        node = nodes[depth]
+        lines = {**self._known.lines, **self._lines}
+        mine = {key: line for key, line in lines.items() if node in line.nodes}
+        within = dict.fromkeys(name for line in mine.values() for name in line.nodes[depth:])
+        for key, line in mine.items():
+            self._lines[key] = Line(line.nodes)
+        for name in (*nodes[:depth], *within):
+            self._watches[name] = Watch()
+        novel = [judged_path(one.context, one.phase, n) for n in range(len(NOVELTY) + 1)]
+        above = (novel[0][0], *(path[1] for path in novel), *nodes[:depth])
+        new = () if depth else (novel[0][2],)
+        self._found.append(Found(node, alarm, above, (*within, *new, *mine)))
+        told = {"phase": one.phase, "level": LEVELS[depth]} | _told(one.context, depth)
+        self._notes.append(Note.drift(node, alarm, self._commit, told))
+        for reaction in follow(node, alarm, self._commit, self._standing):
+            self._begin(reaction)
+
+    def _begin(self, reaction: Reaction) -> None:
+        self._end([one for one in self._standing if (one.node, one.action) == (reaction.node, reaction.action)], "found again")
+        self._standing.append(reaction)
+        self._notes.append(Note.of(reaction))
+
+    def _answered(self, one: Waiting, *, missed: bool) -> None:
+        """An outcome of an answer given since reactions began counts for them; they may end, and answers may be widened."""
+        nodes = nodes_of(one.context, one.phase)
+        for place, reaction in enumerate(self._standing):
+            if reaction.node in nodes and one.met > reaction.began:
+                self._standing[place] = reaction.after(missed=missed)
+        mine = [reaction for reaction in self._standing if reaction.node in nodes]
+        widened = {reaction.node for reaction in mine if reaction.action is Action.WIDEN}
+        for reaction in mine:
+            watch = self._watches.get(reaction.node) or self._known.watches.get(reaction.node) or Watch()
+            why, wider = undone(reaction, watch, THRESHOLD), widening(reaction, self._commit)
+            if why is not None:
+                self._end([reaction], why)
+            elif wider is not None and reaction.node not in widened:
+                self._begin(wider)
+
+    def _end(self, reactions: Iterable[Reaction], why: str) -> None:
+        for reaction in reactions:
+            self._standing.remove(reaction)
+            note = Note.of(reaction)
+            self._notes = [one.undone_at(self._commit, why) if one.same(note) else one for one in self._notes]
+
+    def done(self, queues: Mapping[str, Mapping[str, Waiting]], passed: frozenset[str]) -> Watching:
+        """The value that knows what was shown."""
+        lines = self._known.lines.having(self._lines) if self._lines else self._known.lines
+        watches = self._known.watches.having(self._watches) if self._watches else self._known.watches
+        notes = _newest(self._notes)
+        return Watching(lines, watches, queues, passed, tuple(self._standing), notes, tuple(self._found))
+
+
+def _told(context: Context, depth: int) -> dict[str, str | None]:
+    """The values of a context that a node at this depth stands for."""
+    names = ("state", "family", *(("host", "device") if depth else ()))
+    if depth > 1:
+        names = (*names, "model", "runtime", "precision", "mode")
+    return {name: getattr(context, name) for name in names if getattr(context, name) is not None}
+
+
+def _newest(notes: Sequence[Note]) -> tuple[Note, ...]:
+    """The newest notes; of older ones only those that stand."""
+    beyond = len(notes) - MOST_NOTES
+    if beyond <= 0:
+        return tuple(notes)
+    return (*(one for one in notes[:beyond] if one.stands), *notes[beyond:])
