@@ -25,6 +25,7 @@ from calibrate.evidence.forecasts import (
 from calibrate.evidence.frozen_scores import score
 from calibrate.evidence.populations import PartFile, PartName, Population, held, may_open, opening_id
 from predictors.contexts import Context
+from service.answerers import file_of, fitted_as_of
 from service.engine import Asking, Question, Serving, ask
 from service.frozen_schemas import AskedIn, CohortIn, FrozenOut, PopulationIn, ScoreIn, ScoreOut
 from service.schemas import DEFAULT_LEVELS
@@ -150,7 +151,10 @@ def _answers(asked: list[AskedIn], serving: Serving, now_ns: int) -> list[Number
 
 def _made_from(reader: Reader, serving: Serving, commit: int) -> MadeFrom:
     """Model, commit and data of the answers."""
-    row = next((one for one in asof.models(reader, commit) if one.model_id == serving.model_id), None)
+    if fitted_as_of(serving.model_id) is not None:
+        fix = "the rule in office has no file whose hash could be frozen; freeze its forecasts as your own, or demote it first"
+        raise NoEvidence("model", serving.model_id, fix)
+    row = next((one for one in asof.models(reader, commit) if one.model_id == file_of(serving.model_id)), None)
     if row is None:
         raise NoEvidence("model", serving.model_id, "its file is not on record yet; freeze again in a second")
     at = serving.model.commit
@@ -170,7 +174,7 @@ def _now(made_from: MadeFrom, asked: ScoreIn, reader: Reader, store: Path, commi
     """
     if made_from.model_id is None or made_from.as_of_commit is None:
         return MadeFrom(**asked.hashes.model_dump(exclude_none=True))
-    row = next((one for one in asof.models(reader, commit) if one.model_id == made_from.model_id), None)
+    row = next((one for one in asof.models(reader, commit) if one.model_id == file_of(made_from.model_id)), None)
     path = models_folder(store) / row.file_name if row else None
     on_record = row.sha256 if row else ""  # files of older fits are removed in time, and the forecasts are in the manifest
     return MadeFrom(

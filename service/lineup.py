@@ -1,7 +1,8 @@
 """What is published to the threads that answer: the serving model, the running attempts, the queue of given answers.
 
 Upkeep replaces `serving` and `running` whole, and says in `derived_to` up to which commit `running` tells; readers take the
-reference once. Appending to a deque needs no lock.
+reference once. Appending to a deque needs no lock. `calibrated` is the model that learns and is refitted: it serves, unless a
+part of it or a rule was promoted over it.
 """
 
 from __future__ import annotations
@@ -29,6 +30,14 @@ class RunningAttempt:
 
 
 @dataclass
+class Challenged:
+    """Questions (count) that challengers answered since the start, and those dropped because too many came at once."""
+
+    asked: int = 0
+    dropped: int = 0
+
+
+@dataclass
 class Lineup:
     """The published state. `clock_id` names this machine's monotonic clock, read by `monotonic_ns`.
 
@@ -38,9 +47,11 @@ class Lineup:
 
     clock_id: str
     serving: Serving | None = None
+    calibrated: Serving | None = None
     running: Mapping[str, RunningAttempt] = field(default_factory=dict)
     ledger: deque[Prediction | PlanAnswer] = field(default_factory=deque)
     reliability: Mapping[str, Reliability] = field(default_factory=dict)
+    challenged: Challenged = field(default_factory=Challenged)
     sightings: Sightings = field(default_factory=Sightings)
     intake: Intake = field(default_factory=Intake)
     derived_to: int = 0

@@ -1,7 +1,8 @@
 """Gives served answers again from the store alone, to the byte: the proof that none of them knew the future.
 
 Models are made again one from the other: founded, or fitted and joined to the memory of the one before, at the commits at which
-they were. Where retention removed what the first of them came from, a model file that was kept takes its place.
+they were. Where retention removed what the first of them came from, a model file that was kept takes its place. A part of a
+model that was promoted answers from it; a rule that was is fitted again as of its commit.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from predictors.experts.forest import grow
 from predictors.experts.lessons import Lessons
 from predictors.hazards import HierarchicalHazards
 from predictors.model import Model
+from service.answerers import answering, file_of, fitted_as_of, rule_as_of, who
 from service.engine import Asking, Question, Serving, ask
 from service.planning import ask_again
 from service.refit import Origin, caught_up, fit_as_of, founded_as_of, joined
@@ -64,6 +66,7 @@ def replay(
     again = _Again(reader, upto, progress, folder)
     for model in again.roots():
         again.walk(model)
+    again.rules()
     again.found.beyond = sum(len(rows) for model_id, rows in again.ledger.items() if model_id not in again.seen)
     return again.found
 
@@ -91,7 +94,7 @@ class _Again:
         given += [row for scored in (False, True) for row in asof.plan_answers(reader, upto, scored=scored)]
         self.ledger: dict[str, list[Row]] = defaultdict(list)
         for answer in sorted(given, key=lambda answer: answer.as_of_commit):
-            self.ledger[answer.model_id].append(answer)
+            self.ledger[file_of(answer.model_id)].append(answer)
 
     def roots(self) -> Iterator[_Made]:
         """Models founded on what the store still knows; then those whose files were kept, oldest first, that none led to."""
@@ -111,6 +114,18 @@ class _Again:
             made = waiting.pop()
             self.seen.add(made.row.model_id)
             waiting += self._answer(made)
+
+    def rules(self) -> None:
+        """Answer for rules that were promoted, each fitted again where the store still knows what it was fitted on."""
+        for model_id, rows in self.ledger.items():
+            commit = fitted_as_of(model_id)
+            if commit is None or commit < self.complete_from:
+                continue
+            self.seen.add(model_id)
+            model = rule_as_of(self.reader, who(model_id), commit)
+            for row in rows:
+                model = caught_up(model, self.reader, row.as_of_commit)
+                self._again(model, row)
 
     def _answer(self, made: _Made) -> list[_Made]:
         """Answer a model's ledger rows in order, and make the models that come from it on the way."""
@@ -135,7 +150,7 @@ class _Again:
     def _again(self, model: Model, row: Row) -> None:
         self.found.answers += 1
         self.progress(self.found.answers)
-        if again(model, row) != row.answer_sha256:
+        if again(answering(model, row.model_id), row) != row.answer_sha256:
             self.found.different_answers.append(row.answer_id if isinstance(row, PlanAnswer) else row.prediction_id)
 
     def _founded(self, row: ModelFile) -> Model:

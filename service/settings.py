@@ -19,9 +19,10 @@ class Settings:
 
     `body_limit_bytes` (`question_limit_bytes` where questions are asked) and `batch_limit` bound a request; `tick_s` is the
     pause between two rounds of upkeep. A refit takes at least `refit_outcomes` new outcomes, once that many are known;
-    `refit_share` is the part of the time that refits may take beside those growth calls for. Every `sample_s` seconds this
-    machine's resources are sampled as those of `sample_host`; 0 is never. With `require_token` calls from this machine need a
-    token too; `rate_per_s` is how many requests a second one token, or one address without, may send.
+    `refit_share` is the part of the time that refits may take beside those growth calls for. `challengers` are asked what is
+    served, once it is. Every `sample_s` seconds this machine's resources are sampled as those of `sample_host`; 0 is never. With
+    `require_token` calls from this machine need a token too; `rate_per_s` is how many requests a second one token, or one
+    address without, may send.
     `workers` other processes answer questions, and log in `log_format`; with none this one does.
     """
 
@@ -34,6 +35,7 @@ class Settings:
     tick_s: float = 0.05
     refit_outcomes: int = 50
     refit_share: float = 0.04
+    challengers: tuple[str, ...] = ("hazards", "median_of_nine")
     sample_s: float = 0.0
     sample_host: str = field(default_factory=socket.gethostname)
 

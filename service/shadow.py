@@ -10,12 +10,13 @@ import numpy as np
 import orjson
 
 from calibrate.evidence.compare import on_grid
-from calibrate.evidence.promotion import Action, in_office, news, overruled, recorded, withdrawn
+from calibrate.evidence.promotion import Action, in_office, news, overruled, recorded, since_ns, withdrawn
 from calibrate.evidence.shadow import Beside, Scoreboard, Standing, beside, scoreboard
 from predictors.contexts import Context
 from predictors.distribution import GRID
 from predictors.model import Model
 from predictors.scores import Interval
+from service.answerers import DEFAULT, known, who
 from service.shadow_schemas import (
     IntervalOut,
     LateOut,
@@ -34,9 +35,9 @@ from telemetry.store.reader import Reader
 from telemetry.verdicts import Change, ShadowForecast
 from telemetry.words import Ended
 
-DEFAULT = "default"
-"""Who answers while nobody was promoted."""
 MOST_LATE = 100
+TRIAL = 60_000
+"""Forecasts of challengers that one trial holds: the rule's bounds hold from a trial's first row on, and then begin anew."""
 
 
 def row_of(sent: ShadowForecastIn) -> ShadowForecast:
@@ -74,17 +75,28 @@ def challenged(challengers: Mapping[str, Model], served: Sequence[Prediction]) -
     return found
 
 
-def board_as_of(reader: Reader, commit: int, newest: int) -> Scoreboard:
-    """The scoreboard of the newest forecasts known at a commit."""
-    return scoreboard([_beside(row) for row in asof_verdicts.shadowed(reader, commit, newest).to_pylist()])
+def board_as_of(reader: Reader, commit: int, newest: int, since: int = 0, office: str | None = None) -> Scoreboard:
+    """The scoreboard of the newest forecasts known at a commit that were received after `since`, UTC ns.
+
+    With `office`, of those alone that are beside its answers, or beside none.
+    """
+    rows = asof_verdicts.shadowed(reader, commit, newest, since).to_pylist()
+    return scoreboard([_beside(row) for row in rows if office is None or _faced(row, office)])
+
+
+def _faced(row: dict[str, Any], office: str) -> bool:
+    return row["champion_model"] is None or who(row["champion_model"]) == office
 
 
 def report(reader: Reader, commit: int, newest: int) -> ShadowOut:
-    """What `GET /v1/reports/shadow` and `phasecast shadow` tell."""
-    board, changes = board_as_of(reader, commit, newest), asof_verdicts.promotions(reader, commit)
+    """What `GET /v1/reports/shadow` and `phasecast shadow` tell: of forecasts beside the one in office, since it took office."""
+    changes = asof_verdicts.promotions(reader, commit)
+    office, since = in_office(changes, DEFAULT), since_ns(changes, DEFAULT)
+    board = board_as_of(reader, commit, newest, since, office)
     return ShadowOut(
         as_of_commit=commit,
-        in_office=in_office(changes, DEFAULT),
+        in_office=office,
+        in_office_since_ns=since or None,
         standings=[_standing(one) for one in board.standings],
         late=[_late(row) for row in board.late[-MOST_LATE:]],
         late_count=len(board.late),
@@ -92,22 +104,34 @@ def report(reader: Reader, commit: int, newest: int) -> ShadowOut:
     )
 
 
-def rulings(reader: Reader, commit: int, newest: int, now_ns: int) -> tuple[Change, ...]:
+def rulings(reader: Reader, commit: int, now_ns: int) -> tuple[Change, ...]:
     """What the rule decides now about challengers that could answer, as rows to commit; empty while nothing changes.
 
-    Outside predictors are scored but can't be put in office: nobody here can ask them.
+    Outside predictors are scored but can't be put in office: nobody here can ask them. One promotion ends the trial: all else
+    was compared with a champion of yesterday. Of several surely better, the one that is so by most answers.
     """
     changes = asof_verdicts.promotions(reader, commit)
-    made: list[Change] = []
-    for one in board_as_of(reader, commit, newest).standings:
-        if one.phase is None and one.made_beside and news([*changes, *made], one.predictor, one.ruling, DEFAULT):
-            made.append(recorded(one.predictor, one.ruling, one.comparison.bounds, one.passed.get(0.9), uuid7(), now_ns))
-    return tuple(made)
+    since = asof_verdicts.trial_ns(reader, commit, since_ns(changes, DEFAULT), TRIAL)
+    board = board_as_of(reader, commit, TRIAL, since, in_office(changes, DEFAULT))
+    found = [
+        one
+        for one in board.standings
+        if one.phase is None and one.made_beside and news(changes, one.predictor, one.ruling, DEFAULT)
+    ]
+    better = [one for one in found if one.ruling.action is Action.PROMOTE]
+    if better:
+        found = [max(better, key=lambda one: one.comparison.bounds.low or 0.0)]
+    return tuple(
+        recorded(one.predictor, one.ruling, one.comparison.bounds, one.passed.get(0.9), uuid7(), now_ns) for one in found
+    )
 
 
 def decided(asked: PromotionIn, now_ns: int) -> Change:
-    """An operator's decision as a row."""
-    return overruled(asked.predictor, Action(asked.action), asked.operator, asked.reason, uuid7(), now_ns)
+    """An operator's decision as a row. Raises BadField where somebody is to answer whom nobody here can ask."""
+    action = Action(asked.action)
+    if action is Action.PROMOTE:
+        known(asked.predictor)
+    return overruled(asked.predictor, action, asked.operator, asked.reason, uuid7(), now_ns)
 
 
 def ended(changes: Iterable[Change], change_id: str, reason: str, now_ns: int) -> Change:

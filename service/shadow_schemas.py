@@ -164,7 +164,12 @@ class ShadowOut(BaseModel):
     """The scoreboard: every predictor over all phases, then phase by phase; and who was put where."""
 
     as_of_commit: int
-    in_office: Annotated[str, Field(description="Who answers, by the decisions that stand.")]
+    in_office: Annotated[
+        str, Field(description="Who answers, by the decisions that stand: `default`, or who was promoted over it.")
+    ]
+    in_office_since_ns: Annotated[
+        int | None, Field(description="Since when, UTC ns; only forecasts since then are scored. Null where it always was.")
+    ]
     standings: list[StandingOut]
     late: Annotated[list[LateOut], Field(description="The newest 100 that came too late.")]
     late_count: int

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from calibrate.evidence.reliability import Reliability
+from service.contest import Contest
 from service.derive import Derived, derive, derived_to
 from service.engine import Serving
 from service.lineup import Lineup
@@ -42,6 +43,7 @@ class Upkeep:
     def __init__(self, store: Store, lineup: Lineup, settings: Settings) -> None:
         self._store, self._lineup, self._tick_s = store, lineup, settings.tick_s
         self._refitter = Refitter(store, settings.refit_outcomes, settings.refit_share)
+        self._contest = Contest(store, lineup, settings.challengers)
         self._reader = store.reader()
         self._wake, self._stopping = threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._run, name="phasecast-upkeep", daemon=True)
@@ -65,6 +67,7 @@ class Upkeep:
         taken = [ledger.popleft() for _ in range(len(ledger))]
         if self._answers_here:
             self._recent.note(taken)
+        self._contest.heed(self._reader, newest)
         try:
             left = [] if self._whole else self._recover(newest)
             upto = asof.slice_end(self._reader, self._derived_to, newest, ROUND_ROWS)
@@ -85,7 +88,7 @@ class Upkeep:
 
         Returns observations that have ended of attempts that are waited for: some of them were told to nobody.
         """
-        self._lineup.serving = restored(self._store, self._reader, upto)
+        self._contest.publish(restored(self._store, self._reader, upto))
         self._lineup.learned_to = upto
         self._derived_to = derived_to(self._reader)
         self._plans = WaitingPlans(asof.plan_answers(self._reader, upto, scored=False))
@@ -114,7 +117,8 @@ class Upkeep:
         ended = [*left, *derived.ended]
         plans = self._plans.score(ended)
         outcomes = Batch(tuple(outcome for _, outcome in plans))
-        together = merged(Batch(tuple(taken)), derived.batch, self._waiting.score(self._reader, ended, ()), outcomes)
+        given = Batch((*taken, *self._contest.answered(taken)))
+        together = merged(given, derived.batch, self._waiting.score(self._reader, ended, ()), outcomes)
         self._done_to = upto
         if together.rows or together.closes:
             commit = self._done_to = self._store.write(together).commit
@@ -123,6 +127,7 @@ class Upkeep:
                 self._learn(commit)
         self._derived_to = upto
         self._refitter.learned(len(derived.ended))
+        self._contest.note(derived.ended)
         self._lineup.reliability = {"chance": with_outcomes(self._lineup.reliability_of("chance"), plans)}
         if derived.corrected:
             self._correct(derived.corrected)
@@ -140,21 +145,23 @@ class Upkeep:
 
     def _learn(self, commit: int) -> None:
         """Fold observations known by `commit` into the serving model."""
-        serving = self._lineup.serving
-        if serving is not None:
-            self._lineup.serving = Serving(caught_up(serving.model, self._reader, commit), serving.model_id)
+        before = self._lineup.calibrated
+        if before is not None:
+            self._contest.learn(self._reader, commit)
+            self._contest.publish(Serving(caught_up(before.model, self._reader, commit), before.model_id))
         self._lineup.learned_to = commit
 
     def _swap(self) -> None:
         """Let fitted experts take over: once the model they are part of is saved, it serves. Start a fit when one is due."""
-        done, upto, serving = self._refitter.finished(), self._lineup.learned_to, self._lineup.serving
+        done, upto, before = self._refitter.finished(), self._lineup.learned_to, self._lineup.calibrated
         if isinstance(done, Fit):
-            model = succeeded(done, serving, self._reader, upto)
+            model = succeeded(done, before, self._reader, upto)
             if model is not None:
                 self._refitter.save(model, replace(done.origin, served_from=upto))
         elif done is not None:
-            self._lineup.serving = Serving(caught_up(done.model, self._reader, upto), done.row.model_id)
-        self._refitter.maybe_start(upto, self._lineup.serving)
+            self._contest.publish(Serving(caught_up(done.model, self._reader, upto), done.row.model_id))
+        self._refitter.maybe_start(upto, self._lineup.calibrated)
+        self._contest.go_on(self._reader, upto)
 
     def warm(self) -> None:
         """Make answers ready that were asked for lately, unless there is something to observe."""
@@ -170,15 +177,18 @@ class Upkeep:
         self._take_up()
         while self._lineup.serving is None and self._refitter.wait():
             self._swap()
+        while not self._contest.ready and self._contest.wait():
+            self._swap()
 
     def fit_now(self) -> None:
         """Take up all that is committed, and let experts fitted on it take over; nothing where nothing has completed."""
-        before = self._lineup.serving
+        before = self._lineup.calibrated
         self._take_up()
         while self._refitter.wait():
             self._swap()
-        if before is not None and self._lineup.serving is not None and self._lineup.serving.model_id == before.model_id:
-            self._refitter.start(self._lineup.learned_to, self._lineup.serving)
+        now = self._lineup.calibrated
+        if before is not None and now is not None and now.model_id == before.model_id:
+            self._refitter.start(self._lineup.learned_to, now)
             while self._refitter.wait():
                 self._swap()
 
@@ -199,6 +209,7 @@ class Upkeep:
             self._thread.join()
         self.tick()
         self._refitter.close()
+        self._contest.close()
         self._reader.close()
 
     def _run(self) -> None:

@@ -23,7 +23,7 @@ class Prediction(Row):
     phase: Annotated[str, Field(description="Phase asked about.")]
     made_ns: Annotated[int, Field(description="UTC wall time of the answer, ns.")]
     as_of_commit: Annotated[int, Field(description="Commit number: the answer used nothing known later.")]
-    model_id: Annotated[str, Field(description="Fitted model (models.model_id).")]
+    model_id: Annotated[str, Field(description="Fitted model (models.model_id), ID/PART for a part of it, or RULE@COMMIT.")]
     context: Annotated[str, Field(description="Context asked about, as JSON.")]
     path: Annotated[list[str], Field(description="Node keys from root to leaf, for grouping scores.")]
     elapsed_s: Annotated[Seconds | None, Field(description="Age of the running attempt in s; null for a whole duration.")] = None
@@ -82,7 +82,7 @@ class PlanAnswer(Row):
     needed_by: Annotated[list[str], Field(description="Attempts after whose service the load is needed; empty for a chance.")]
     made_ns: Annotated[int, Field(description="UTC wall time of the answer, ns.")]
     as_of_commit: Annotated[int, Field(description="Commit number: the answer used nothing known later.")]
-    model_id: Annotated[str, Field(description="Fitted model (models.model_id).")]
+    model_id: Annotated[str, Field(description="Fitted model (models.model_id), ID/PART for a part of it, or RULE@COMMIT.")]
     asked: Annotated[str, Field(description="The question as JSON, with its seed: enough to ask it again.")]
     level: Annotated[float, Field(gt=0, lt=1, description="Probability asked for, 0 to 1.")]
     deadline_s: Annotated[

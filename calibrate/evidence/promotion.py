@@ -89,12 +89,31 @@ def withdrawn(change: Change, reason: str, now_ns: int) -> Change:
 
 def in_office(changes: Iterable[Change], default: str) -> str:
     """Who answers, given every standing row: the last promoted that was not demoted since, `default` where there is none."""
-    line = [default]
-    for change in _standing(changes):
-        line = [name for name in line if name == default or name != change.subject]
-        if change.action == Action.PROMOTE:
-            line.append(change.subject)
-    return line[-1]
+    return _line(_standing(changes), default)[-1]
+
+
+def since_ns(changes: Sequence[Change], default: str) -> int:
+    """When who is in office took it, UTC ns; 0 where nobody else ever had it. What was compared before is of another champion."""
+    now, found = in_office(changes, default), 0
+    for instant in sorted(
+        {at for change in changes for at in (change.made_ns, change.undone_ns) if at is not None}, reverse=True
+    ):
+        if _line(_standing(changes, instant), default)[-1] == now:
+            found = instant
+        else:
+            return found
+    return found if now != default else 0
+
+
+def asked(changes: Sequence[Change], challengers: Iterable[str], default: str) -> tuple[str, ...]:
+    """Who answers beside the one in office: those named, and everybody who would take over if it had to go.
+
+    Nobody who was retired since it took office is asked, but for the default: whoever was promoted by luck goes by its evidence.
+    """
+    standing, since = _standing(changes), since_ns(changes, default)
+    line = _line(standing, default)
+    names = dict.fromkeys([*challengers, *line])
+    return tuple(name for name in names if name != line[-1] and (name == default or not _retired(standing, name, since)))
 
 
 def may_rule(changes: Iterable[Change], predictor: str) -> bool:
@@ -103,18 +122,43 @@ def may_rule(changes: Iterable[Change], predictor: str) -> bool:
 
 
 def news(changes: Sequence[Change], predictor: str, ruling: Ruling, default: str) -> bool:
-    """Whether a ruling changes anything and is to be recorded: a promotion of who already answers does not, nor does holding."""
-    if ruling.action is Action.HOLD or not may_rule(changes, predictor):
+    """Whether a ruling changes anything and is to be recorded.
+
+    Holding does not, nor does promoting who already answers. Whom an operator put in office stays until that is withdrawn.
+    """
+    office = in_office(changes, default)
+    if ruling.action is Action.HOLD or predictor == office or not may_rule(changes, predictor):
         return False
     if ruling.action is Action.PROMOTE:
-        return in_office(changes, default) != predictor
-    return not any(change.subject == predictor and change.action == Action.RETIRE for change in _standing(changes))
+        return may_rule(changes, office)
+    return predictor != default and not _retired(_standing(changes), predictor, since_ns(changes, default))
 
 
-def _standing(changes: Iterable[Change]) -> list[Change]:
-    """Decisions of promotion that were not withdrawn, in the order in which they were made."""
-    found = [change for change in changes if change.kind == KIND and change.undone_ns is None]
+def _standing(changes: Iterable[Change], at_ns: int | None = None) -> list[Change]:
+    """Decisions of promotion that stand (at an instant, UTC ns), in the order in which they were made."""
+    found = [change for change in changes if change.kind == KIND and _stands(change, at_ns)]
     return sorted(found, key=lambda change: (change.made_ns, change.change_id))
+
+
+def _stands(change: Change, at_ns: int | None) -> bool:
+    if at_ns is None:
+        return change.undone_ns is None
+    return change.made_ns <= at_ns and (change.undone_ns is None or change.undone_ns > at_ns)
+
+
+def _line(standing: Iterable[Change], default: str) -> list[str]:
+    """Those promoted and not demoted since, the last of them in office; the default is under them all."""
+    line = [default]
+    for change in standing:
+        if change.action != Action.HOLD:
+            line = [name for place, name in enumerate(line) if place == 0 or name != change.subject]
+        if change.action == Action.PROMOTE:
+            line.append(change.subject)
+    return line
+
+
+def _retired(standing: Iterable[Change], predictor: str, since: int) -> bool:
+    return any(c.subject == predictor and c.action == Action.RETIRE and c.made_ns > since for c in standing)
 
 
 def _change(predictor: str, ruling: Ruling, decided_by: str, evidence: dict[str, Any], change_id: str, now_ns: int) -> Change:

@@ -12,6 +12,7 @@ import httpx
 import pytest
 
 from predictors.synthetic import Run, runs
+from service.answerers import who
 from service.client.sync import http_client
 from service.http.routes.decisions import EXAMPLE as DECISIONS
 from service.http.routes.shadow import FORECASTS
@@ -143,13 +144,22 @@ def test_each_form_is_scored(api: httpx.Client) -> None:
     assert "too little is known: 1 outcomes of 1 runs" == standing(api, "as-levels")["reason"]
 
 
-def test_an_operator_overrules_and_withdraws_on_record(api: httpx.Client) -> None:
+def answered_by(http: httpx.Client) -> str:
+    told = post(http, "/v1/predict", {"contexts": [{"host": "north"}], "phases": ["service"]})
+    return who(told["answers"][0]["model_id"])
+
+
+def test_an_operator_overrules_and_withdraws_on_record_and_serving_follows(api: httpx.Client) -> None:
     assert "default" == shadow(api)["in_office"]
-    made = post(api, "/v1/promotions", {"predictor": "network", "action": "promote", "operator": "ada", "reason": "canary"})
-    assert "network" == shadow(api)["in_office"]
+    asked = {"predictor": "hazards", "action": "promote", "operator": "ada", "reason": "canary"}
+    assert "predictor" == post(api, "/v1/promotions", {**asked, "predictor": "planner-3"}, 422)["field"]
+    made = post(api, "/v1/promotions", asked)
+    assert "hazards" == shadow(api)["in_office"]
+    until(lambda: answered_by(api) == "hazards")
     over = api.delete(f"/v1/promotions/{made['change_id']}", params={"reason": "it was slow"})
     assert (200, "it was slow") == (over.status_code, over.json()["undone_reason"])
     found = shadow(api)
+    until(lambda: answered_by(api) == "default")
     assert ("default", "ada", "it was slow") == (
         found["in_office"],
         found["promotions"][-1]["decided_by"],

@@ -14,8 +14,9 @@ from calibrate.evidence.promotion import Action
 from predictors.contexts import Context
 from predictors.distribution import GRID
 from predictors.synthetic import runs
+from service.answerers import DEFAULT
 from service.engine import Asking, Question, Serving, ask
-from service.shadow import DEFAULT, board_as_of, challenged, decided, report, rulings
+from service.shadow import board_as_of, challenged, decided, report, rulings
 from service.shadow_schemas import PromotionIn
 from telemetry.ledger import Prediction
 from telemetry.store.batch import Batch
@@ -88,18 +89,18 @@ def test_a_better_challenger_is_promoted_by_the_rule_once_and_an_operator_overru
         commit = lived(store, serving, "network")
         with store.reader() as reader:
             [standing] = board_as_of(reader, commit, 1000).standings
-            [ruling] = rulings(reader, commit, 1000, now_ns=1)
+            [ruling] = rulings(reader, commit, now_ns=1)
         assert (150, 30, True) == (standing.comparison.n, standing.comparison.runs, standing.made_beside)
         assert (Action.PROMOTE, "network", "rule") == (ruling.action, ruling.subject, ruling.decided_by)
         assert 150 == orjson.loads(ruling.evidence)["bounds"]["n"]
         commit = store.write(Batch((ruling,))).commit
         with store.reader() as reader:
-            assert () == rulings(reader, commit, 1000, now_ns=2), "it answers already"
+            assert () == rulings(reader, commit, now_ns=2), "it answers already"
             assert "network" == report(reader, commit, 1000).in_office
         demoted = decided(PromotionIn(predictor="network", action="demote", operator="ada", reason="too slow"), now_ns=3)
         commit = store.write(Batch((demoted,))).commit
         with store.reader() as reader:
-            assert () == rulings(reader, commit, 1000, now_ns=4), "the operator has the last word"
+            assert () == rulings(reader, commit, now_ns=4), "the operator has the last word"
             assert DEFAULT == report(reader, commit, 1000).in_office
 
 
@@ -112,7 +113,7 @@ def test_an_outside_predictor_is_scored_and_never_put_in_office(serving: Serving
         store.write(Batch(tuple(outside)))
         commit = lived(store, serving, "network")
         with store.reader() as reader:
-            assert ["network"] == [one.subject for one in rulings(reader, commit, 1000, now_ns=1)]
+            assert ["network"] == [one.subject for one in rulings(reader, commit, now_ns=1)]
             told = {one.predictor: one for one in report(reader, commit, 1000).standings}
     assert ("outside", "challenger") == (told["planner"].source, told["network"].source)
     assert ("promote", 150) == (told["planner"].action, told["planner"].counts["scored"])

@@ -8,6 +8,7 @@ import time
 import orjson
 from fastapi import APIRouter, Request
 
+from service.answerers import file_of
 from service.engine import Asking, Question, Serving, ask
 from service.http.running import running
 from service.lineup import Lineup
@@ -30,7 +31,8 @@ def get_overview(request: Request) -> OverviewOut:
     at = running(request)
     serving, commit = at.lineup.serving, at.store.last_commit
     with at.store.reader() as reader:
-        fitted = next((row for row in asof.models(reader, commit) if serving and row.model_id == serving.model_id), None)
+        file_id = file_of(serving.model_id) if serving else None
+        fitted = next((row for row in asof.models(reader, commit) if row.model_id == file_id), None)
         committed_ns = asof.committed_ns(reader, commit)
         ended, quarantined = asof.count_ended(reader, commit), asof.count_quarantined(reader, commit)
     return OverviewOut(
