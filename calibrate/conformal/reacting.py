@@ -15,18 +15,13 @@ MIDDLE = int(np.flatnonzero(GRID == 0.5)[0])
 
 
 def discounted(known: Recalibration, found: Sequence[Found]) -> Recalibration:
-    """The recalibration in which what came before each change weighs little at the nodes it reaches.
+    """The recalibration in which what came before each change weighs less at the nodes it reaches.
 
-    A wider node loses as much of its memory as the changed one has a share in it.
+    Wider nodes keep their memory: what they say weighs ever less as the changed ones learn.
     """
-    kept = AMOUNT[Action.SHORTEN]
     for one in found:
-        changed = known.nodes.get(one.node)
-        for wider in one.wider:
-            whole = known.nodes.get(wider)
-            if changed is not None and whole is not None and whole.n > 0.0:
-                known = known.forgetting([wider], 1.0 - (1.0 - kept) * min(1.0, changed.n / whole.n))
-        known = known.forgetting(one.within, kept)
+        if one.forgets:
+            known = known.forgetting(one.within, AMOUNT[Action.SHORTEN])
     return known
 
 

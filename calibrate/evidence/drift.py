@@ -153,8 +153,10 @@ class Watch:
 
     def alarm(self, threshold: float) -> Alarm | None:
         """Whether the evidence reaches a threshold; an alarm's node goes on as `Watch()`, and ranks start anew."""
-        if self.evidence < threshold:
-            return None
+        return self.told(threshold) if self.evidence >= threshold else None
+
+    def told(self, threshold: float) -> Alarm:
+        """The change that the bet that holds most tells of."""
         best = max(range(len(BETS)), key=lambda place: self.holds[place])
         return Alarm(BETS[best].finds, self.since_ns[best], self.n - self.before[best], self.evidence, threshold)
 

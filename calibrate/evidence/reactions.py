@@ -7,7 +7,7 @@ kept as notes, of which the store makes rows.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
@@ -27,7 +27,7 @@ class Action(StrEnum):
 
 LEVEL = 0.9
 """The advertised level by whose misses a reaction is undone."""
-AMOUNT = {Action.WIDEN: 1.5, Action.SHORTEN: 0.1, Action.PARENT: 1.0, Action.SHADOW: 1.0}
+AMOUNT = {Action.WIDEN: 1.5, Action.SHORTEN: 0.5, Action.PARENT: 1.0, Action.SHADOW: 1.0}
 """WIDEN: factor on the log distance from the median. SHORTEN: weight of what was known before. Others: 1 is all."""
 NEEDED = {Action.WIDEN: 60, Action.SHORTEN: 400, Action.PARENT: 60, Action.SHADOW: 100}
 """Outcomes of answers given since, before a reaction may end. The past counts as discounted until the present outweighs it."""
@@ -108,13 +108,13 @@ class Note:
         return replace(self, ended=commit, ended_reason=why)
 
 
-def follow(node: str, alarm: Alarm, began: int, standing: Iterable[Reaction] = ()) -> tuple[Reaction, ...]:
+def follow(node: str, alarm: Alarm, began: int, *, again: bool = False) -> tuple[Reaction, ...]:
     """Reactions to an alarm: the past is discounted, and answers are not for decisions until later ones have come true.
 
-    Durations that only became less spread out keep every promise. Where they change again while reactions stand, to change is
+    Durations that only became less spread out keep every promise. Where they change `again` while reactions stand, to change is
     their nature: the past is kept, and the wider parent, which has seen such changes, says how true answers are.
     """
-    if any(one.node == node for one in standing):
+    if again:
         actions: tuple[Action, ...] = (Action.PARENT, Action.SHADOW)
     else:
         actions = (Action.SHORTEN,) if alarm.change is Change.NARROWER else (Action.SHORTEN, Action.SHADOW)

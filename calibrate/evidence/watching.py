@@ -3,7 +3,8 @@
 Ranks are taken among outcomes of one exact configuration, in order of start: they are independent and uniform while nothing has
 changed, whatever work comes in which order, and no scorer has to be frozen, since a log time is its own. Every outcome that can
 be ranked is shown to three watches: those of its family of work, of the family on its host, and of its model there. The first of
-them, widest first, that alarms starts anew, and so does all that shares outcomes with it: one change is told once.
+them that alarms says that something changed, the one whose sum has risen most says where; that one starts anew, and so does all
+that shares outcomes with it: one change is told once.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from numpy.typing import NDArray
 from calibrate.evidence.drift import N_BINS, Alarm, Ranks, Watch, draw, threshold, winnings
 from calibrate.evidence.reactions import Action, Note, Reaction, follow, undone, widening
 from calibrate.evidence.turns import Waiting, in_start_order
-from predictors.contexts import NOVELTY, Context, judged_path
+from predictors.contexts import Context, judged_path
 from predictors.layered import Layered
 from predictors.model import Change
 from telemetry.words import Ended
@@ -47,15 +48,15 @@ class Line:
 
 
 class Found(NamedTuple):
-    """An alarm at a node: wider nodes that its outcomes belong to, and all within it, itself and exact configurations included.
+    """An alarm at a node, all within it (itself and exact configurations included), and whether what was known is discounted.
 
     Nodes are named as recalibration names them.
     """
 
     node: str
     alarm: Alarm
-    wider: tuple[str, ...]
     within: tuple[str, ...]
+    forgets: bool
 
 
 _NONE: Mapping[str, bool] = MappingProxyType({})
@@ -182,17 +183,18 @@ class _Step:
         return x if line.n >= LEAST_RANKED else None
 
     def _shown(self, one: Waiting, x: float) -> None:
-        """A normal score shown to the watches of an outcome; the widest that alarms is told."""
+        """A normal score shown to the watches of an outcome; where one alarms, the node whose change it is is told."""
         won = winnings(x)
         nodes = nodes_of(one.context, one.phase)
         for node in nodes:
             watch = self._watches.get(node) or self._known.watches.get(node) or Watch()
             self._watches[node] = watch.after(won, one.start_ns)
-        for depth, node in enumerate(nodes):
-            alarm = self._watches[node].alarm(THRESHOLD)
-            if alarm is not None:
-                self._alarmed(one, depth, alarm)
-                return
+        watches = [self._watches[node] for node in nodes]
+        if any(watch.evidence >= THRESHOLD for watch in watches):
+            # A change of one host alone tells on its family as well, but less since it began: the sums say whose it is.
+            rises = [max(watch.rise) for watch in watches]
+            depth = rises.index(max(rises))
+            self._alarmed(one, depth, watches[depth].told(THRESHOLD))
 
     def _alarmed(self, one: Waiting, depth: int, alarm: Alarm) -> None:
         """A node starts anew, with all that shares outcomes with it, and reactions follow."""
@@ -205,13 +207,14 @@ class _Step:
             self._lines[key] = Line(line.nodes)
         for name in (*nodes[:depth], *within):
             self._watches[name] = Watch()
-        novel = [judged_path(one.context, one.phase, n) for n in range(len(NOVELTY) + 1)]
-        above = (novel[0][0], *(path[1] for path in novel), *nodes[:depth])
-        new = () if depth else (novel[0][2],)
-        self._found.append(Found(node, alarm, above, (*within, *new, *mine)))
+        new = () if depth else (judged_path(one.context, one.phase, 0)[2],)
         told = {"phase": one.phase, "level": LEVELS[depth]} | _told(one.context, depth)
         self._notes.append(Note.drift(node, alarm, self._commit, told))
-        for reaction in follow(node, alarm, self._commit, self._standing):
+        again = any(reaction.node in (*nodes[:depth], *within) for reaction in self._standing)
+        reactions = follow(node, alarm, self._commit, again=again)
+        forgets = any(reaction.action is Action.SHORTEN for reaction in reactions)
+        self._found.append(Found(node, alarm, (*within, *new, *mine), forgets))
+        for reaction in reactions:
             self._begin(reaction)
 
     def _begin(self, reaction: Reaction) -> None:

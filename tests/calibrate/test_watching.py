@@ -1,0 +1,195 @@
+"""Watches folded over what becomes known: changes are found where they are, told once, and reactions end by their rule."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+
+from calibrate.evidence import watchfile
+from calibrate.evidence.drift import Change as Drift
+from calibrate.evidence.reactions import NEEDED, Action
+from calibrate.evidence.watching import LEAST_RANKED, MOST_NOTES, Watching, line_of, nodes_of
+from predictors.contexts import Context
+from predictors.model import Change
+from telemetry.words import Ended
+
+S = 1_000_000_000
+
+
+def at(host: str = "north", model: str = "m", family: str = "encoder") -> Context:
+    return Context(host=host, model=model, family=family)
+
+
+def ended(row: int, context: Context, duration_s: float, how: Ended = Ended.COMPLETED, *, phase: str = "service") -> Change:
+    return Change(1, row, phase, context, 0.0, duration_s, how, 1.0, row, f"{row}/{phase}/0", row * S)
+
+
+def running(row: int, context: Context, age_s: float, sign: int = 1) -> Change:
+    return Change(sign, row, "service", context, 0.0, age_s, Ended.RUNNING, 1.0, row, f"{row}/service/0", row * S)
+
+
+def stream(seed: int, n: int, hosts: Iterable[str], *, slower: dict[str, float], from_row: int, noise: float) -> Iterator[Change]:
+    """Log-normal durations of three models on each host; from a row on some hosts are slower."""
+    rng, contexts = np.random.default_rng(seed), [at(host, model) for host in hosts for model in "abc"]
+    typical = rng.normal(size=len(contexts))
+    for row in range(n):
+        place = int(rng.integers(len(contexts)))
+        factor = slower.get(contexts[place].host or "", 1.0) if row >= from_row else 1.0
+        yield ended(row, contexts[place], factor * math.exp(typical[place] + noise * rng.normal()))
+
+
+def shown(changes: Iterable[Change], known: Watching | None = None) -> Watching:
+    """Outcomes taken in, one commit each."""
+    known = Watching() if known is None else known
+    for change in changes:
+        known = known.after([change], change.known_at)
+    return known
+
+
+def drifts(known: Watching) -> list[tuple[str, str, int]]:
+    return [(note.node, note.action, note.began) for note in known.notes if note.kind == "drift"]
+
+
+def heavy(seed: int, n: int) -> Iterator[Change]:
+    """Stationary durations with heavy tails: Student's t of 1.5 degrees in log time, in 60 configurations on 20 hosts."""
+    rng, contexts = np.random.default_rng(seed), [at(f"host-{host}", model) for host in range(20) for model in "abc"]
+    typical, spread = rng.normal(size=60), np.exp(0.5 * rng.normal(size=60))
+    places, scores = rng.integers(60, size=n), rng.standard_t(1.5, size=n)
+    for row, (place, score) in enumerate(zip(places.tolist(), scores.tolist(), strict=True)):
+        yield ended(row, contexts[place], math.exp(min(max(typical[place] + spread[place] * score, -20.0), 40.0)))
+
+
+def test_eighty_watches_of_what_does_not_change_raise_hardly_an_alarm() -> None:
+    assert 2 >= sum(len(drifts(shown(heavy(seed, 2_500)))) for seed in range(2))
+
+
+@pytest.mark.slow
+def test_fifty_runs_of_ten_thousand_stationary_outcomes_raise_at_most_fifty_alarms_in_all() -> None:
+    assert 50 >= sum(len(drifts(shown(heavy(seed, 10_000)))) for seed in range(50))
+
+
+def found_within(seed: int, noise: float) -> int | None:
+    """Outcomes after which a service-wide slow-down by half is found; None where an alarm came before it."""
+    known = shown(stream(seed, 500, "wxyz", slower=dict.fromkeys("wxyz", 1.5), from_row=400, noise=noise))
+    first = drifts(known)[:1]
+    return first[0][2] - 400 if first and first[0][2] >= 400 else None
+
+
+def test_a_slow_down_by_half_is_found_within_a_hundred_outcomes() -> None:
+    assert all(found_within(seed, 0.5) is not None for seed in range(5))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("noise", [0.5, 0.25])
+def test_a_slow_down_by_half_is_found_within_a_hundred_outcomes_in_95_of_100_seeds(noise: float) -> None:
+    assert 95 <= sum(found_within(seed, noise) is not None for seed in range(100))
+
+
+def test_a_host_that_changes_is_named_and_the_others_are_not() -> None:
+    known = shown(stream(3, 1_000, "wxyz", slower={"x": 3.0}, from_row=600, noise=0.3))
+    [(node, action, began)] = drifts(known)
+    assert (nodes_of(at("x"), "service")[1], Drift.HIGHER) == (node, action)
+    assert 600 < began < 700
+    there, elsewhere = known.reactions_at(at("x", "a"), "service"), known.reactions_at(at("y", "a"), "service")
+    assert {Action.SHORTEN, Action.SHADOW} >= set(there) != set(elsewhere) == set()
+
+
+def test_work_that_comes_in_another_order_is_no_change() -> None:
+    """Ranks are among one configuration's own: slow work that follows fast work on a host has not slowed anything down."""
+    rng = np.random.default_rng(5)
+    fast = [ended(row, at(model="small"), math.exp(0.3 * rng.normal())) for row in range(300)]
+    slow = [ended(300 + row, at(model="large"), 50.0 * math.exp(0.3 * rng.normal())) for row in range(300)]
+    assert [] == drifts(shown([*fast, *slow]))
+
+
+def test_the_first_outcomes_of_a_configuration_are_counted_and_not_bet_on() -> None:
+    known = shown(ended(row, at(), 1.0) for row in range(LEAST_RANKED))
+    assert LEAST_RANKED == known.lines[line_of(at(), "service")].n
+    assert {} == dict(known.watches)
+    assert 3 == len(known.after([ended(9, at(), 1.0)], 9).watches)
+
+
+def test_a_burst_is_taken_in_order_of_start_though_the_short_ones_end_first() -> None:
+    rng = np.random.default_rng(8)
+    known = shown(ended(row, at(), math.exp(rng.normal())) for row in range(200))
+    known = known.after([running(row, at(), 0.0) for row in range(200, 320)], 200)
+    for place in np.argsort(lasts := np.exp(rng.normal(size=120))):
+        known = known.after([running(200 + place, at(), 0.0, -1), ended(200 + int(place), at(), float(lasts[place]))], 400)
+    assert ({}, 320, []) == (dict(known.queues), known.lines[line_of(at(), "service")].n, drifts(known))
+
+
+def test_one_that_hangs_is_counted_once_and_passed_over_when_it_ends() -> None:
+    lasts = np.exp(np.random.default_rng(2).normal(size=85)).tolist()
+    known = shown(ended(row, at(), lasts[row]) for row in range(20)).after([running(20, at(), 3.0)], 20)
+    known = shown((ended(row, at(), lasts[row]) for row in range(21, 85)), known)
+    assert (frozenset({"20/service/0"}), 85) == (known.passed, known.lines[line_of(at(), "service")].n)
+    over = known.after([running(20, at(), 3.0, -1), ended(20, at(), 900.0)], 90)
+    assert (frozenset(), 85) == (over.passed, over.lines[line_of(at(), "service")].n)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        ended(1, at(), 2.0, phase="queue"),
+        Change(1, 1, "service", at(), 0.0, 2.0, Ended.COMPLETED, 1.0, 1, "1/service/0"),
+        Change(1, 1, "service", at(), 0.5, 2.0, Ended.COMPLETED, 1.0, 1, "1/service/0", S),
+    ],
+    ids=["a wait", "start not known", "joined while it ran"],
+)
+def test_what_has_no_place_among_its_likes_is_not_ranked(change: Change) -> None:
+    assert {} == dict(Watching().after([change], 1).lines)
+
+
+def slowed(missed: float) -> Watching:
+    """A host that became slower; of answers since, a share passed their p90."""
+    known, due = Watching(), 0.0
+    for change in stream(3, 1_600, "wxyz", slower={"x": 2.0}, from_row=600, noise=0.4):
+        due += missed
+        known = known.after([change], change.known_at, {change.key: due >= 1.0} if known.standing else {})
+        due -= due >= 1.0
+    return known
+
+
+def test_reactions_end_once_answers_since_have_come_true() -> None:
+    notes = {note.action: note for note in slowed(0.1).notes if note.kind == "reaction"}
+    shadow = notes["shadow_only"]
+    assert shadow.ended > shadow.began + NEEDED[Action.SHADOW]
+    assert "answers passed their p90" in shadow.ended_reason
+    assert "widen" not in notes
+
+
+def test_answers_that_are_passed_too_often_are_widened_and_stay_out_of_decisions() -> None:
+    known = slowed(0.4)
+    assert {Action.SHADOW, Action.WIDEN} <= set(known.reactions_at(at("x", "a"), "service"))
+    assert set() == set(known.reactions_at(at("w", "a"), "service"))
+
+
+def test_the_value_comes_out_of_a_file_as_it_went_in_and_goes_on_alike() -> None:
+    changes = list(stream(3, 900, "wxyz", slower={"x": 3.0}, from_row=600, noise=0.3))
+    known = shown(changes[:800]).after([running(800, at("w", "a"), 0.1)], 800, {})
+    arrays: dict[str, Any] = {}
+    again = watchfile.unpack(watchfile.pack(known, arrays), arrays)
+    told: dict[str, Any] = {}
+    assert watchfile.pack(again, told) == watchfile.pack(known, {})
+    assert all(np.array_equal(arrays[name], told[name]) for name in arrays)
+    one, other = (shown(changes[801:], value) for value in (known, again))
+    assert (one.notes, one.standing) == (other.notes, other.standing)
+    assert [watch.holds for watch in one.watches.values()] == [watch.holds for watch in other.watches.values()]
+
+
+def test_an_earlier_programs_file_watches_nothing() -> None:
+    assert Watching() == watchfile.unpack(None, {})
+
+
+def test_notes_are_bounded_and_those_that_stand_are_kept() -> None:
+    from calibrate.evidence.watching import _newest
+
+    notes = [note for note in slowed(0.4).notes if note.stands][:1]
+    old = [notes[0], *(notes[0].undone_at(row, "over") for row in range(1, MOST_NOTES + 10))]
+    assert (MOST_NOTES + 1, notes[0]) == (len(_newest(old)), _newest(old)[0])
+    assert all(before.ended < after.ended for before, after in pairwise(_newest(old)))
