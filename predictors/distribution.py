@@ -38,7 +38,9 @@ class Support:
     `level` names the deepest level of the hierarchy with outcomes of its own, `n` counts them, `n_eff` is their number
     after decay and clock weights, `largest_s` the longest duration known at the root, `last_commit` when the newest
     outcome became known (0 if none). `matched` is False where a value of the context was never seen in its place. `checked` tells
-    how earlier answers like this one were checked; None where none were, or where the model does not correct itself.
+    how earlier answers like this one were checked; None where none were, or where the model does not correct itself. `changed`
+    says that a change was found there, and too few answers since have come true. `provenance` tells where the nearest outcomes
+    come from and `newest_ns` (UTC) when the newest of `level` ended, None where the model does not say.
     """
 
     level: str
@@ -48,6 +50,9 @@ class Support:
     last_commit: int = 0
     matched: bool = True
     checked: Checked | None = None
+    changed: bool = False
+    provenance: str | None = None
+    newest_ns: int | None = None
 
     @property
     def claimed_to(self) -> float:
@@ -80,6 +85,11 @@ class Distribution(ABC):
     @abstractmethod
     def take(self, index: NDArray[np.intp]) -> Distribution:
         """The contexts at `index`, in that order, with repeats allowed."""
+
+    @property
+    def forms(self) -> tuple[str, ...]:
+        """How each context's law was had: "conditional" by the laws of probability alone, or "recalibrated" by what came true."""
+        return ("conditional",) * self.n_contexts
 
     def cdf(self, t_s: ArrayLike) -> Array:
         """P(T <= t), shape (n_contexts, n_times)."""

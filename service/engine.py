@@ -112,10 +112,11 @@ class _Reading:
     mean: Array
     horizon: Array
     claimed_s: Array
+    forms: list[str]
 
     @classmethod
     def empty(cls, n: int, n_levels: int) -> _Reading:
-        return cls(np.empty((n, len(GRID))), np.empty((n, n_levels)), np.empty(n), np.empty(n), np.empty(n))
+        return cls(np.empty((n, len(GRID))), np.empty((n, n_levels)), np.empty(n), np.empty(n), np.empty(n), ["conditional"] * n)
 
     def fill(self, rows: Any, dist: Distribution, levels: tuple[float, ...]) -> None:
         # All levels at once: the cost of a single question is in calls, not in levels. GRID ends at the horizon of the mean.
@@ -127,6 +128,8 @@ class _Reading:
         self.grid[rows], self.asked[rows], self.claimed_s[rows] = read[:, :last], read[:, last:end], read[:, -1]
         self.horizon[rows] = read[:, last - 1]
         self.mean[rows] = np.minimum(read[:, end:-1], read[:, last - 1 : last]).mean(axis=1)
+        for row, form in zip(rows, dist.forms, strict=True):
+            self.forms[row] = form
 
     def of(self, i: int) -> dict[str, Any]:
         return {
@@ -135,6 +138,7 @@ class _Reading:
             "mean": float(self.mean[i]),
             "horizon": float(self.horizon[i]),
             "claimed_s": float(self.claimed_s[i]),
+            "form": self.forms[i],
         }
 
 
@@ -150,6 +154,9 @@ def judge(support: Support, elapsed_s: float | None, elapsed_source: str | None 
     status = Status.CALIBRATED if checked is not None and checked.enough else Status.THIN
     if reasons:
         status = Status.EXTRAPOLATED if support.matched else Status.SHADOW
+    if support.changed:
+        status = Status.SHADOW
+        reasons.append("after_drift")
     if elapsed_source == "last_event":
         reasons.append("age_as_of_last_event")
     if checked is None:
@@ -159,11 +166,14 @@ def judge(support: Support, elapsed_s: float | None, elapsed_source: str | None 
     return status, reasons
 
 
-def _told(support: Support) -> dict[str, Any]:
-    """The evidence as an answer gives it."""
+def _told(support: Support, made_ns: int) -> dict[str, Any]:
+    """The evidence as an answer made then gives it."""
     told = {name: getattr(support, name) for name in ("level", "n", "n_eff", "largest_s", "last_commit")}
     if support.checked is not None:
         told["checked"] = {name: getattr(support.checked, name) for name in ("level", "n", "enough")}
+    if support.provenance is not None:
+        told["provenance"] = support.provenance
+        told["age_s"] = max(made_ns - support.newest_ns, 0) / 1e9 if support.newest_ns is not None else None
     return told
 
 
@@ -221,7 +231,7 @@ def _render(
         "phase": q.phase,
         "elapsed_s": q.elapsed_s,
         "elapsed_source": q.elapsed_source,
-        "form": "conditional",
+        "form": read["form"],
         "status": status,
         "reasons": reasons,
         "levels": list(asking.levels),
@@ -231,7 +241,7 @@ def _render(
         "p_complete": p_complete,
         "claimed_to": support.claimed_to,
         "beyond": beyond(asking.levels, support, read["claimed_s"]),
-        "support": _told(support),
+        "support": _told(support, asking.made_ns),
         "model_id": serving.model_id,
         "as_of_commit": serving.model.commit,
         "made_ns": asking.made_ns,
@@ -257,7 +267,7 @@ def _render(
         elapsed_source=q.elapsed_source,
         horizon_asked_s=q.horizon_s,
         changes=orjson.dumps([change.record() for change in q.changes]).decode() if q.changes else None,
-        form="conditional",
+        form=read["form"],
         status=status.value,
         reasons=reasons,
         level=support.level,

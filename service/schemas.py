@@ -153,6 +153,16 @@ class SupportOut(BaseModel):
     checked: Annotated[
         CheckedOut | None, Field(description="How earlier answers like this one were checked; absent where none were.")
     ] = None
+    provenance: Annotated[
+        Literal["own_host", "sibling", "device_class", "family", "other_work"] | None,
+        Field(
+            description="Where the nearest outcomes come from: this family of work on this host; the same model on another host; "
+            "the family on such a device; the family anywhere; other work of the phase. Absent where the model does not say."
+        ),
+    ] = None
+    age_s: Annotated[
+        float | None, Field(description="Time since the newest outcome at `level` ended, s; null where it is not known when.")
+    ] = None
 
 
 class BeyondOut(BaseModel):

@@ -9,8 +9,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from calibrate.conformal.ages import Ages, Typical
 from calibrate.conformal.pit import Histogram, Recalibration
 from calibrate.conformal.wrap import Calibrated
+from calibrate.evidence import watchfile
 from predictors import ensemblefile, modelfile
 from predictors.hazards import HierarchicalHazards
 from predictors.layered import Layered
@@ -37,6 +39,10 @@ def packed(model: Calibrated) -> bytes:
         "schema": SCHEMA,
         "family": FAMILY,
         "recalibration": ensemblefile.pack_mapping("recalibration", model.recalibration.nodes, arrays),
+        "watching": watchfile.pack(model.watching, arrays),
+        "newest": dict(model.newest),
+        "typical_ages": ensemblefile.pack_mapping("typical_ages", model.ages.typical, arrays),
+        "aged": ensemblefile.pack_mapping("aged", model.ages.nodes, arrays),
     } | ensemblefile.pack(model.inner, arrays)
     return modelfile.archived(header, arrays)
 
@@ -47,4 +53,16 @@ def unpacked(content: bytes) -> Calibrated | HierarchicalHazards:
     if header["schema"] == modelfile.SCHEMA:
         return modelfile.unpack(header, arrays)
     nodes = ensemblefile.unpack_mapping("recalibration", header["recalibration"], arrays, Histogram)
-    return Calibrated(ensemblefile.unpack(header, arrays), Recalibration(Layered(nodes)))
+    watching = watchfile.unpack(header.get("watching"), arrays)
+    inner, newest = ensemblefile.unpack(header, arrays), Layered(dict(header.get("newest", {})))
+    return Calibrated(inner, Recalibration(Layered(nodes)), watching, _ages(header, arrays), newest)
+
+
+def _ages(header: Mapping[str, Any], arrays: Mapping[str, Any]) -> Ages:
+    """What is known of ages: nothing, in files of programs that did not tell ages apart."""
+    if "aged" not in header:
+        return Ages()
+    return Ages(
+        Layered(ensemblefile.unpack_mapping("typical_ages", header["typical_ages"], arrays, Typical)),
+        Layered(ensemblefile.unpack_mapping("aged", header["aged"], arrays, Histogram)),
+    )

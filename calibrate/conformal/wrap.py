@@ -12,19 +12,26 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from scipy.special import ndtri
 
+from calibrate.conformal.ages import Ages, Lasted, groups_aged
 from calibrate.conformal.checked import checked
-from calibrate.conformal.pit import Placed, Recalibration, Seen, passed_in, place_in
+from calibrate.conformal.pit import EDGES, Placed, Recalibration, Seen, passed_in, place_in
+from calibrate.conformal.reacting import discounted, spread, trusted
+from calibrate.conformal.remaining import Aging
+from calibrate.evidence.nearest import newer, newest_ns, provenance
+from calibrate.evidence.reactions import LEVEL, Action
+from calibrate.evidence.watching import Watching
 from predictors.aggregate import shares
 from predictors.causes import Incidence
-from predictors.contexts import Context
-from predictors.distribution import GRID, Array
+from predictors.contexts import LEVELS, Context
+from predictors.distribution import GRID, Array, Support
 from predictors.ensemble import Ensemble, answer
 from predictors.experts.asked import Asked, Told
 from predictors.experts.forest import Forest
-from predictors.grids import Curve, GridHazard
+from predictors.grids import Curve
 from predictors.hazards import HierarchicalHazards
 from predictors.joint.dependence import Dependence
 from predictors.joint.streams import keys_of, stream, uniforms
+from predictors.layered import Layered
 from predictors.model import Change
 from telemetry.words import Ended
 
@@ -44,6 +51,9 @@ class Calibrated:
 
     inner: Ensemble
     recalibration: Recalibration = field(default_factory=Recalibration)
+    watching: Watching = field(default_factory=Watching)
+    ages: Ages = field(default_factory=Ages)
+    newest: Layered[str, int] = field(default_factory=Layered)
     curves: dict[tuple[Context, str], Curve] = field(default_factory=dict, repr=False, compare=False)
 
     @property
@@ -82,29 +92,42 @@ class Calibrated:
         """How and when the context's phase ends, by cause."""
         return self.inner.incidence(context, phase)
 
-    def predict(self, contexts: Sequence[Context], phases: Sequence[str]) -> GridHazard:
+    def predict(self, contexts: Sequence[Context], phases: Sequence[str]) -> Aging:
         """Time given completion of each pair, in s; NoEvidence names phases without a known outcome."""
         pairs = list(zip(contexts, phases, strict=True))
         new = list(dict.fromkeys(pair for pair in pairs if pair not in self.curves))
         made = dict(zip(new, self._curves(new), strict=True)) if new else {}
         if len(self.curves) + len(made) <= MEMO:
             self.curves.update(made)
-        return GridHazard(tuple(made[pair] if pair in made else self.curves[pair] for pair in pairs))
+        curves = tuple(made[pair] if pair in made else self.curves[pair] for pair in pairs)
+        return Aging(curves, self.ages, tuple(groups_aged(*pair) for pair in pairs))
 
     def _curves(self, pairs: Sequence[tuple[Context, str]]) -> list[Curve]:
         contexts, phases = [context for context, _ in pairs], [phase for _, phase in pairs]
         known = self.inner.record.predict(contexts, phases)
         asked = self.inner.ask(contexts, phases)
         return [
-            answer(self.calibrated(one), one.zero, replace(support, checked=checked(self.recalibration, one.path)))
+            answer(self.calibrated(one), one.zero, self._evidence(one, support))
             for one, support in zip(asked, known.support, strict=True)
         ]
+
+    def _evidence(self, asked: Asked, support: Support) -> Support:
+        """What stands behind an answer, with how answers like it came true, whence its outcomes are and how new."""
+        context, phase = asked.context, asked.phase
+        return replace(
+            support,
+            checked=checked(self.recalibration, asked.path),
+            changed=Action.SHADOW in self.watching.reactions_at(context, phase),
+            provenance=provenance(self.inner.histories, context, phase),
+            newest_ns=newest_ns(self.newest, context, phase, LEVELS.index(support.level)),
+        )
 
     def calibrated(self, asked: Asked) -> Array:
         """Recalibrated log quantiles at GRID of the positive part, shape (len(GRID),)."""
         whole = asked.zero + (1.0 - asked.zero) * GRID
-        levels = (self.recalibration.asked(asked.path, whole) - asked.zero) / (1.0 - asked.zero)
-        read = np.minimum(read_at(asked.mixed, levels), asked.limit)
+        reactions = self.watching.reactions_at(asked.context, asked.phase)
+        levels = (self.recalibration.asked(trusted(asked.path, reactions), whole) - asked.zero) / (1.0 - asked.zero)
+        read = spread(np.minimum(read_at(asked.mixed, levels), asked.limit), reactions)
         return np.maximum.accumulate(read)  # the limit begins past the median, which it may lie below
 
     def after(self, changes: Sequence[Change], commit: int) -> Calibrated:
@@ -113,7 +136,31 @@ class Calibrated:
         failed = {change.key for change in changes if change.ended == Ended.FAILED}
         placed = [*self._seen_running(inner, changes), *(placed_of(told) for told in inner.told if told.key not in failed)]
         recalibration = self.recalibration.having(placed) if placed else self.recalibration
-        return Calibrated(inner, recalibration)
+        watching = self.watching.after(changes, commit, self._missed(inner) if self.watching.standing else {})
+        ages = self.ages.having([self._lasted(told) for told in inner.told if told.key not in failed])
+        return Calibrated(inner, discounted(recalibration, watching.found), watching, ages, newer(self.newest, changes))
+
+    def _lasted(self, told: Told) -> Lasted:
+        """At which levels of what was answered for it a row ended, given that it had reached each age that it did."""
+        asked, groups = told.asked, groups_aged(told.asked.context, told.asked.phase)
+        reached = self.ages.reached(groups, told.duration_s)
+        if not reached:
+            return Lasted(groups, told.duration_s, told.ended, ())
+        raw = [passed_in(asked.mixed, asked.zero, age_s) for _, age_s in reached]
+        levels = np.interp([placed_of(told).u, *raw], EDGES, self.recalibration.at(asked.path))
+        used = levels[1:]
+        u = np.maximum(levels[0] - used, 0.0) / np.maximum(1.0 - used, 1e-9)
+        places = zip((age for age, _ in reached), used.tolist(), u.tolist(), strict=True)
+        return Lasted(groups, told.duration_s, told.ended, tuple(places))
+
+    def _missed(self, inner: Ensemble) -> dict[str, bool]:
+        """Whether outcomes just told passed the quantile at LEVEL, by row; a bound below it tells nothing."""
+        missed: dict[str, bool] = {}
+        for told in inner.told:
+            placed, asked = placed_of(told), float(self.recalibration.asked(told.asked.path, np.array([LEVEL]))[0])
+            if told.ended or placed.u > asked:
+                missed[told.key] = placed.u > asked
+        return missed
 
     def _seen_running(self, inner: Ensemble, changes: Sequence[Change]) -> list[Placed]:
         """Rows asked that run at an age now, and what is taken back of those that ran; `inner` also knows the changes."""
@@ -132,7 +179,7 @@ class Calibrated:
 
     def refounded(self, record: HierarchicalHazards, forest: Forest | None) -> Calibrated:
         """The same memory over experts fitted anew."""
-        return Calibrated(self.inner.refounded(record, forest), self.recalibration)
+        return replace(self, inner=self.inner.refounded(record, forest), curves={})
 
 
 def read_at(log_quantiles: Array, levels: Array) -> Array:

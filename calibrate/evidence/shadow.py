@@ -121,15 +121,14 @@ def scoreboard(rows: Sequence[Beside], seed: int = 0) -> Scoreboard:
 def beside(prediction: Prediction, predictor: str, quantiles_s: Array) -> ShadowForecast:
     """The row of a challenger's answer (101,) on GRID to the question about a named attempt that a served answer was for."""
     assert prediction.attempt_id is not None
-    values = quantiles_s.tolist()
     return ShadowForecast(
         predictor=predictor,
         attempt_id=prediction.attempt_id,
         phase=prediction.phase,
         form="quantiles",
-        levels=GRID.tolist(),
-        sent_s=values,
-        quantiles_s=values,
+        levels=[],
+        sent_s=[],
+        quantiles_s=quantiles_s.tolist(),
         prediction_id=prediction.prediction_id,
     )
 

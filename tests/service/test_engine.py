@@ -72,13 +72,17 @@ def test_a_batch_answers_what_single_questions_answer_to_the_byte(taught: Servin
         assert alone[0].body == together[i].body
 
 
-def test_the_residual_answer_is_the_conditional_law(taught: Serving) -> None:
+def test_the_residual_answer_is_the_law_at_that_age_and_says_how_it_was_had(taught: Serving) -> None:
     whole = taught.model.predict([_context()], ["service"])
-    age_s = float(whole.quantile(0.3)[0, 0])
-    answered = ask(taught, [Question("service", _context(), elapsed_s=age_s, elapsed_source="given")], _asking(1))[0]
-    more_s = np.array(json.loads(answered.body)["quantiles_s"])
-    left = whole.sf(age_s + more_s)[0] / whole.sf(age_s)[0]
-    np.testing.assert_allclose([0.5, 0.1], left, atol=1e-9)
+    young_s, age_s = float(whole.quantile(0.5)[0, 0]) / 50.0, float(whole.quantile(0.3)[0, 0])
+    questions = [Question("service", _context(), elapsed_s=at_s, elapsed_source="given") for at_s in (young_s, age_s)]
+    young, old = ask(taught, questions, _asking(2))
+    told = [json.loads(answered.body) for answered in (young, old)]
+    assert ["conditional", "recalibrated"] == [one["form"] for one in told]
+    assert ["conditional", "recalibrated"] == [answered.row.form for answered in (young, old) if answered.row is not None]
+    conditional = whole.sf(young_s + np.array(told[0]["quantiles_s"]))[0] / whole.sf(young_s)[0]
+    np.testing.assert_allclose([0.5, 0.1], conditional, atol=1e-9)
+    np.testing.assert_allclose([0.5, 0.1], whole.residual(age_s).sf(told[1]["quantiles_s"])[0], atol=1e-9)
 
 
 def test_the_ledger_row_keeps_the_fixed_grid_and_the_hash_of_what_was_served(taught: Serving) -> None:

@@ -1,0 +1,141 @@
+"""Recalibration of what remains, worked by hand: which ages a row is placed at, and what that does to answers given an age."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.testing import assert_allclose, assert_array_equal
+
+from calibrate.conformal import ages
+from calibrate.conformal.ages import AGES, Ages, Lasted, groups_aged
+from calibrate.conformal.pit import EDGES
+from calibrate.conformal.remaining import Aging, moved
+from predictors.contexts import Context
+from predictors.distribution import GRID, Support
+from predictors.grids import Curve
+
+A, B = Context(host="h", family="a"), Context(host="h", family="b")
+GROUPS_A, GROUPS_B = groups_aged(A, "service"), groups_aged(B, "service")
+CURVE = Curve(np.log([1.0, 2.0, 4.0]), np.array([0.2, 0.7, 2.0]), 0.0, 2.0, Support("phase", 9, 9.0, 4.0))
+
+
+def lasting(
+    duration_s: float, *places: tuple[int, float, float], groups: tuple[str, ...] = GROUPS_A, ended: bool = True
+) -> Lasted:
+    return Lasted(groups, duration_s, ended, places)
+
+
+def test_what_is_typical_is_the_mean_of_log_times_shrunk_to_wider_groups() -> None:
+    known = Ages().having([lasting(1.0), lasting(math.e**2)])
+    assert 1.0 == known.centre(GROUPS_A)
+    # The phase's mean of 1 weighs ten outcomes against none of the family's own.
+    assert 1.0 == known.centre(GROUPS_B)
+    both = known.having([lasting(math.e**4, groups=GROUPS_B)])
+    phase = 2.0
+    family = (1 * 4.0 + ages.WIDER * phase) / (1 + ages.WIDER)
+    expected = (1 * 4.0 + ages.WIDER * family) / (1 + ages.WIDER)
+    assert_allclose(expected, both.centre(GROUPS_B))
+    assert Ages().centre(GROUPS_A) is None
+
+
+def test_rows_given_up_and_rows_of_no_length_say_nothing_of_what_is_typical() -> None:
+    assert Ages().having([lasting(3.0, ended=False), lasting(0.0)]).centre(GROUPS_A) is None
+
+
+def test_a_row_reaches_the_ages_it_outlasted() -> None:
+    known = Ages().having([lasting(2.0)])
+    assert [(0, 0.5), (1, 1.0), (2, 2.0)] == [(age, round(at, 12)) for age, at in known.reached(GROUPS_A, 2.5)]
+    assert [] == known.reached(GROUPS_A, 0.5)
+    assert [] == Ages().reached(GROUPS_A, 2.5)
+
+
+def test_nothing_is_changed_at_young_ages_and_where_nothing_is_known() -> None:
+    known = Ages().having([lasting(2.0, (0, 0.1, 0.9))])
+    assert known.at(GROUPS_A, 0.0, 0.0) is None
+    assert known.at(GROUPS_A, 2.0 * ages.YOUNGEST, 0.0) is None
+    assert Ages().at(GROUPS_A, 2.0, 0.5) is None
+
+
+def test_a_curve_is_what_came_true_shrunk_down_the_groups(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ages, "PSEUDO", 1.0)
+    known = Ages().having([lasting(2.0, (2, 0.3, 0.005)) for _ in range(200)])
+    curve = known.at(GROUPS_A, 2.0, 0.3)
+    assert curve is not None
+    n = sum(0.5 ** (i / 800.0) for i in range(200))
+    # Four nodes, each leaving 1 / (n + 1) of its parent, hold but this share outside the bin from 0.005 to 0.01.
+    assert_allclose(0.995 * (1.0 / (n + 1.0)) ** 4, 1.0 - (curve[4] - curve[3]), rtol=1e-6)
+    assert (0.0, 1.0) == (curve[0], curve[-1])
+
+
+def test_a_quarter_of_the_answer_is_told_apart() -> None:
+    known = Ages().having([lasting(2.0, (2, 0.3, 0.005)) for _ in range(50)])
+    same, other = known.at(GROUPS_A, 2.0, 0.26), known.at(GROUPS_A, 2.0, 0.6)
+    assert same is not None
+    assert other is not None
+    assert same[5] > other[5] > EDGES[5]
+
+
+def test_between_two_ages_curves_are_mixed() -> None:
+    known = Ages().having([lasting(1.0, (2, 0.3, 0.9)), lasting(1.0, (3, 0.3, 0.1))])
+    at = [known.at(GROUPS_A, age_s, 0.3) for age_s in (1.0, math.sqrt(1.5), 1.5, AGES[-1], 100.0)]
+    first, between, second, last, old = (np.asarray(one) for one in at)
+    assert_allclose((first + second) / 2.0, between, atol=1e-12)
+    assert_array_equal(last, old)
+
+
+def test_a_row_that_was_lost_moves_what_lies_past_its_bound_alone() -> None:
+    known = Ages().having([lasting(1.0, (2, 0.3, u)) for u in (0.2, 0.4, 0.6, 0.8)])
+    more = known.having([lasting(1.0, (2, 0.3, 0.5), ended=False) for _ in range(20)])
+    before, after = (np.asarray(one.at(GROUPS_A, 1.0, 0.3)) for one in (known, more))
+    assert after[EDGES.searchsorted(0.9)] < before[EDGES.searchsorted(0.9)]
+
+
+@given(st.floats(1e-6, 60.0), st.integers(0, 3))
+@settings(max_examples=100, deadline=None)
+def test_moving_levels_there_and_back_changes_nothing(h: float, seed: int) -> None:
+    curve = np.append(0.0, np.cumsum(np.random.default_rng(seed).dirichlet(np.ones(len(EDGES) - 1) * 5.0)))
+    curve[-1] = 1.0
+    there = moved(np.array([h]), curve, EDGES)
+    assert np.isfinite(there[0])
+    assert_allclose(h, moved(there, EDGES, curve)[0], rtol=1e-6, atol=1e-9)
+
+
+def test_answers_given_an_age_are_read_at_the_levels_that_came_true() -> None:
+    known = Ages().having([lasting(2.0, (2, 0.5, u)) for u in np.linspace(0.001, 0.5, 400)])  # twice as fast as was thought
+    whole = Aging((CURVE,), known, (GROUPS_A,))
+    plain = Aging((CURVE,), Ages(), (GROUPS_A,))
+    aged, conditional = whole.residual(2.0), plain.residual(2.0)
+    assert (("recalibrated",), ("conditional",)) == (aged.forms, conditional.forms)
+    curve = known.at(GROUPS_A, 2.0, float(whole.cdf(2.0)[0, 0]))
+    assert curve is not None
+    level = float(np.interp(0.9, curve, EDGES))
+    assert level < 0.6
+    assert_allclose(conditional.quantile(level), aged.quantile(0.9), rtol=1e-9)
+    assert_allclose(0.1, aged.sf(aged.quantile(0.9)), atol=1e-9)
+    assert (np.diff(aged.quantile(GRID)[0]) >= 0.0).all()
+
+
+def test_an_age_of_zero_leaves_the_law_as_it_is() -> None:
+    known = Ages().having([lasting(2.0, (0, 0.1, 0.1))])
+    whole = Aging((CURVE,), known, (GROUPS_A,))
+    assert_array_equal(whole.quantile(GRID), whole.residual(0.0).quantile(GRID))
+
+
+def test_members_of_a_batch_are_answered_as_if_alone() -> None:
+    known = Ages().having([lasting(2.0, (2, 0.5, 0.1)) for _ in range(40)])
+    both = Aging((CURVE, CURVE), known, (GROUPS_A, GROUPS_B)).residual([2.0, 0.0])
+    assert ("recalibrated", "conditional") == both.forms
+    for row, (groups, age_s) in enumerate(((GROUPS_A, 2.0), (GROUPS_B, 0.0))):
+        alone = Aging((CURVE,), known, (groups,)).residual(age_s)
+        assert_array_equal(alone.quantile(GRID)[0], both.take(np.array([row])).quantile(GRID)[0])
+        assert_array_equal(alone.quantile(GRID)[0], both.quantile(GRID)[row])
+
+
+def test_waiting_longer_is_answered_at_the_older_age() -> None:
+    known = Ages().having([lasting(2.0, (2, 0.5, 0.1), (3, 0.6, 0.9)) for _ in range(40)])
+    whole = Aging((CURVE,), known, (GROUPS_A,))
+    assert_array_equal(whole.residual(3.0).quantile(GRID), whole.residual(2.0).residual(1.0).quantile(GRID))
