@@ -6,7 +6,7 @@ PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 TORCH  ?= 1
 ARGS   ?=
 
-.PHONY: demo test lint types imports slow soak bench accuracy truth browser venv dev torch docs clean
+.PHONY: demo test lint types imports slow soak contract bench accuracy truth browser venv dev torch notebooks docs clean
 
 demo: $(VENV)/.run $(if $(filter 0,$(TORCH)),,$(VENV)/.torch)  ## the main job on this machine, about four minutes
 	$(BIN)/phasecast demo $(if $(filter 0,$(TORCH)),--no-torch) $(ARGS)
@@ -26,6 +26,9 @@ slow: $(VENV)/.dev  ## simulations of minutes
 soak: $(VENV)/.dev  ## crash tests repeated until they would have failed
 	$(BIN)/python -m pytest -m soak $(ARGS)
 
+contract: $(VENV)/.dev  ## more than 50,000 generated requests, sensible and not, held against the API's own description
+	$(BIN)/python -m pytest -m soak -s tests/service/test_contract.py $(ARGS)
+
 bench: $(VENV)/.dev  ## ratios to references measured in the same run; ARGS="ingest recorder" picks parts
 	$(BIN)/python -m benchmarks $(ARGS)
 
@@ -35,8 +38,12 @@ accuracy: $(VENV)/.dev  ## docs/accuracy.md, measured anew on the sets in ../sha
 truth: $(VENV)/.dev  ## the engine in worlds whose laws are known; SITUATION= FAMILY= SEED= pick, ARGS="--jobs 4"
 	$(BIN)/python -m benchmarks.truth $(if $(SITUATION),--situation "$(SITUATION)") $(if $(FAMILY),--family $(FAMILY)) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
-docs: $(VENV)/.run  ## data/README.md, written from the table definitions
+notebooks: $(VENV)/.dev  ## every notebook from top to bottom, some minutes; ARGS=NAME.ipynb picks one
+	$(BIN)/python docs/run_notebooks.py $(ARGS)
+
+docs: $(VENV)/.docs  ## data/README.md, written from the table definitions; then the site, .site/index.html
 	$(BIN)/python -m telemetry.tables > data/README.md
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet --strict
 
 venv: $(VENV)/.run
 dev: $(VENV)/.dev
@@ -55,10 +62,14 @@ $(VENV)/.dev: requirements/dev.txt $(VENV)/.run
 	$(PIP) --require-hashes -r requirements/dev.txt
 	@touch $@
 
+$(VENV)/.docs: requirements/docs.txt $(VENV)/.run
+	$(PIP) --require-hashes -r requirements/docs.txt
+	@touch $@
+
 # torch comes without hashes: which build is right differs from machine to machine.
 $(VENV)/.torch: requirements/torch.txt $(VENV)/.run
 	$(PIP) -r requirements/torch.txt
 	@touch $@
 
 clean:
-	rm -rf $(VENV) .demo .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .demo .notebooks .site .mypy_cache .pytest_cache .ruff_cache .hypothesis
