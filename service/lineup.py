@@ -38,6 +38,19 @@ class Challenged:
 
 
 @dataclass
+class Fits:
+    """Background fits so far (count), the seconds they took together, and those of the last one."""
+
+    n: int = 0
+    total_s: float = 0.0
+    last_s: float = 0.0
+
+    def note(self, took_s: float) -> None:
+        """Count one more."""
+        self.n, self.total_s, self.last_s = self.n + 1, self.total_s + took_s, took_s
+
+
+@dataclass
 class Lineup:
     """The published state. `clock_id` names this machine's monotonic clock, read by `monotonic_ns`.
 
@@ -52,6 +65,7 @@ class Lineup:
     ledger: deque[Prediction | PlanAnswer] = field(default_factory=deque)
     reliability: Mapping[str, Reliability] = field(default_factory=dict)
     challenged: Challenged = field(default_factory=Challenged)
+    fits: Fits = field(default_factory=Fits)
     sightings: Sightings = field(default_factory=Sightings)
     intake: Intake = field(default_factory=Intake)
     derived_to: int = 0

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import json
 import logging
+import os
+import threading
 import time
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
@@ -25,6 +27,7 @@ from predictors.frames import frame_of
 from predictors.hazards import HierarchicalHazards
 from predictors.model import Change, Model, changes_of
 from service.engine import Serving
+from service.lineup import Fits
 from service.settings import models_folder
 from telemetry import asof
 from telemetry.errors import DamagedStore
@@ -202,16 +205,26 @@ def newest_saved(reader: Reader, folder: Path) -> tuple[ModelFile, Calibrated | 
     return None
 
 
-class Refitter:
-    """One background fit at a time, and its file; `share` is the part of the time that fits not called for by growth may take."""
+def _nicer(by: int) -> None:
+    """Make the thread that calls nicer; Linux knows niceness by thread."""
+    thread = threading.get_native_id()
+    os.setpriority(os.PRIO_PROCESS, thread, os.getpriority(os.PRIO_PROCESS, thread) + by)
 
-    def __init__(self, store: Store, least_outcomes: int, share: float) -> None:
-        self._store = store
+
+class Refitter:
+    """One background fit at a time, and its file; `share` is the part of the time that fits not called for by growth may take.
+
+    `fits` counts them. The thread is `niceness` nicer than the process: only where no other thread of it answers, since one that
+    has to wait for a processor may hold what the others need.
+    """
+
+    def __init__(self, store: Store, least_outcomes: int, share: float, fits: Fits, niceness: int = 0) -> None:
+        self._store, self._fits = store, fits
         self._least, self._share = least_outcomes, share
         self._started_s, self._rest_until_s, self._retry_at_s = 0.0, 0.0, 0.0
         self.trouble: str | None = None
         """What stopped the last fit, None while all is well."""
-        self._pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix="phasecast-fit")
+        self._pool = ThreadPoolExecutor(1, "phasecast-fit", _nicer, (niceness,))
         self._running: Future[Fit | Saved | None] | None = None
         self._total = 0
         self._since_fit = 0
@@ -246,8 +259,11 @@ class Refitter:
         self._running = self._pool.submit(save, self._store, model, origin)
 
     def _fit(self, commit: int, serving: Serving | None) -> Fit | None:
+        began_s = time.monotonic()
         with self._store.reader() as reader:
-            return fit(reader, commit, serving)
+            made = fit(reader, commit, serving)
+        self._fits.note(time.monotonic() - began_s)
+        return made
 
     def finished(self) -> Fit | Saved | None:
         """The fit, or the saved model, that is ready since last asked; an error is logged, and the model before serves on."""

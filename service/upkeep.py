@@ -33,6 +33,8 @@ COURTESY, AT_ONCE_S = 8.0, 0.5
 """A round waits for events under way to be taken in, for as many times its own length at most, or for half a second where it left
 none behind: so an outcome changes answers within a second. While more come in than can be learned from, learning falls behind
 and gets a ninth of the time; it is done when they rest."""
+REFIT_NICENESS = 10
+"""Added to that of fits where other processes answer."""
 TROUBLED_S = 2.0
 """Pause after a round that failed: what failed may be a full disk."""
 
@@ -42,7 +44,9 @@ class Upkeep:
 
     def __init__(self, store: Store, lineup: Lineup, settings: Settings) -> None:
         self._store, self._lineup, self._tick_s = store, lineup, settings.tick_s
-        self._refitter = Refitter(store, settings.refit_outcomes, settings.refit_share)
+        self._refitter = Refitter(
+            store, settings.refit_outcomes, settings.refit_share, lineup.fits, REFIT_NICENESS if settings.workers else 0
+        )
         self._contest = Contest(store, lineup, settings.challengers)
         self._reader = store.reader()
         self._wake, self._stopping = threading.Event(), threading.Event()

@@ -123,9 +123,12 @@ class _Now(Collector):
             ("store_pending_rows", "Rows waiting for the writer (count).", self._store.pending_rows),
             ("last_commit_number", "The newest commit.", last_commit),
             ("upkeep_lag_commits", "Commits (count) that upkeep has not looked at.", max(0, last_commit - lineup.derived_to)),
+            ("last_fit_seconds", "How long the last background fit took, s.", lineup.fits.last_s if lineup.fits.n else None),
             ("running_attempts", "Attempts (count) that have not ended.", len(lineup.running)),
             ("model_age_seconds", "Since the serving model was fitted, s; it learns on between fits.", self._model_age_s()),
         )
+        yield CounterMetricFamily("phasecast_fits", "Background fits since the start (count).", lineup.fits.n)
+        yield CounterMetricFamily("phasecast_fit_seconds", "Time they took together, s.", lineup.fits.total_s)
         for name, text, value in gauges:
             if value is not None:
                 yield GaugeMetricFamily(f"phasecast_{name}", text, value)

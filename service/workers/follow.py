@@ -110,6 +110,15 @@ class Following:
         return None if self.lineup.serving is None else self.lineup.serving.model.commit
 
     def _speak(self) -> None:
+        """Speak until stopped or the owner is gone; a fault ends the process, whose answers nobody would keep."""
+        try:
+            self._speak_on()
+        except Exception:
+            log.exception("the line to the owner failed; this process ends and another takes its place")
+            self._gone()
+        self._came.put(None)
+
+    def _speak_on(self) -> None:
         """Read frames; send answers on when asked to, and every now and then; at first only that this process is there."""
         self._send(Frame(Kind.GIVEN, {"rows": [], "counts": []}))
         flush_at_s = 0.0
@@ -122,11 +131,10 @@ class Following:
             frame = read(self._line)
             if frame is None:
                 self._gone()
-                break
+                return
             self._heard_s = time.monotonic()
             self._meet(frame)
         self._hand_over()
-        self._came.put(None)
 
     def _meet(self, frame: Frame) -> None:
         """Do at once what the owner waits for; all else in its order."""

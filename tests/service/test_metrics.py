@@ -102,6 +102,9 @@ def test_the_state_is_that_of_the_moment(http: httpx.Client, asked: httpx.Client
     assert (1.0, 0.0) == (value(http, "ready"), value(asked, "ready"))
     assert 0.0 == value(http, "troubled")
     assert 0.0 < value(http, "model_age_seconds") < 3600.0
+    assert 1.0 <= value(http, "fits_total")
+    assert 0.0 < value(http, "last_fit_seconds") <= value(http, "fit_seconds_total")
+    assert ("phasecast_last_fit_seconds", ()) not in scraped(asked)
     assert ("phasecast_model_age_seconds", ()) not in scraped(asked), "no model has no age"
     until(lambda: value(http, "upkeep_lag_commits") == 0.0)
     assert Client(http).ready()["last_commit"] <= value(http, "last_commit_number")
