@@ -32,10 +32,10 @@ from telemetry.tables import Observation
 from telemetry.verdicts import Change, ShadowForecast
 
 log = logging.getLogger(__name__)
-HELD = 3
+HELD = 8
 """Published states kept, so that an answer given while the next one was made is met by the state it came from."""
-MOST = 200
-"""Questions put to challengers in a round of upkeep; what is more is dropped, and counted."""
+MOST = 50
+"""Questions put to challengers in a round of upkeep, some 15 ms of work; what is more is dropped, and counted."""
 AWAITED = 50_000
 """Questions whose outcomes are counted; older ones may be asked again."""
 LEAST, GROWTH = 25, 0.05

@@ -6,14 +6,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-import numpy as np
 import orjson
+import pyarrow as pa
 
 from calibrate.evidence.compare import on_grid
 from calibrate.evidence.promotion import Action, in_office, news, overruled, recorded, since_ns, withdrawn
 from calibrate.evidence.shadow import Beside, Scoreboard, Standing, beside, scoreboard
 from predictors.contexts import Context
-from predictors.distribution import GRID
+from predictors.distribution import GRID, Array
 from predictors.model import Model
 from predictors.scores import Interval
 from service.answerers import DEFAULT, known, who
@@ -36,7 +36,7 @@ from telemetry.verdicts import Change, ShadowForecast
 from telemetry.words import Ended
 
 MOST_LATE = 100
-TRIAL = 60_000
+TRIAL = 20_000
 """Forecasts of challengers that one trial holds: the rule's bounds hold from a trial's first row on, and then begin anew."""
 
 
@@ -80,8 +80,20 @@ def board_as_of(reader: Reader, commit: int, newest: int, since: int = 0, office
 
     With `office`, of those alone that are beside its answers, or beside none.
     """
-    rows = asof_verdicts.shadowed(reader, commit, newest, since).to_pylist()
-    return scoreboard([_beside(row) for row in rows if office is None or _faced(row, office)])
+    table = asof_verdicts.shadowed(reader, commit, newest, since)
+    own, served = _arrays(table["quantiles_s"]), _arrays(table["champion_s"])
+    rows = zip(table.drop_columns(["quantiles_s", "champion_s"]).to_pylist(), own, served, strict=True)
+    return scoreboard([_beside(row, mine, theirs) for row, mine, theirs in rows if office is None or _faced(row, office)])
+
+
+def _arrays(column: pa.ChunkedArray) -> list[Array | None]:
+    """Lists of numbers as arrays, None for null; never as numbers one by one, of which there would be millions."""
+    found: list[Array | None] = []
+    for chunk in column.chunks:
+        values, ends = chunk.values.to_numpy(), chunk.offsets.to_numpy()
+        known = chunk.is_valid().to_numpy(zero_copy_only=False)
+        found += [values[ends[i] : ends[i + 1]] if known[i] else None for i in range(len(chunk))]
+    return found
 
 
 def _faced(row: dict[str, Any], office: str) -> bool:
@@ -147,8 +159,9 @@ def told(change: Change) -> PromotionOut:
     return PromotionOut.model_validate(change.model_dump(include=set(PromotionOut.model_fields)))
 
 
-def _beside(row: dict[str, Any]) -> Beside:
-    """A row of `asof_verdicts.shadowed` as the scoreboard takes it."""
+def _beside(row: dict[str, Any], own_s: Array | None, served_s: Array | None) -> Beside:
+    """A row of `asof_verdicts.shadowed` as the scoreboard takes it, with the quantiles of both sides, s."""
+    assert own_s is not None
     return Beside(
         predictor=row["predictor"],
         attempt_id=row["attempt_id"],
@@ -156,12 +169,12 @@ def _beside(row: dict[str, Any]) -> Beside:
         host=row["host"] or "",
         run=row["run"],
         form=row["form"],
-        quantiles_s=np.array(row["quantiles_s"]),
+        quantiles_s=own_s,
         received_ns=row["received_ns"],
         made_beside=row["beside"] is not None,
         after_event=row["after_event"],
         answered_ns=row["champion_ns"],
-        answered_s=None if row["champion_s"] is None else np.array(row["champion_s"]),
+        answered_s=served_s,
         duration_s=row["duration_s"],
         ended=None if row["ended"] is None else Ended(row["ended"]),
     )

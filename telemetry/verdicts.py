@@ -22,8 +22,8 @@ class ShadowForecast(Row):
     attempt_id: Annotated[Id, Field(description="Attempt the forecast is about.")]
     phase: Annotated[Id, Field(description="Phase whose whole length was forecast.")]
     form: Annotated[str, Field(description="What was sent: point, quantiles or samples.")]
-    levels: Annotated[list[float], Field(description="Levels of `sent_s`, 0 to 1; empty for a point or samples.")]
-    sent_s: Annotated[list[float], Field(description="What was sent, s.")]
+    levels: Annotated[list[float], Field(description="Levels of `sent_s`, 0 to 1; empty where none were sent.")]
+    sent_s: Annotated[list[float], Field(description="What was sent, s; empty for a challenger of ours.")]
     quantiles_s: Annotated[list[float], Field(description="The same in s at 0.01 ... 0.99, 0.995, 0.999.")]
     prediction_id: Annotated[
         str | None,
