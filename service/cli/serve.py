@@ -35,15 +35,21 @@ def serve(
     ] = None,
     workers: Annotated[
         int,
-        typer.Option(
-            min=0, max=64, help="Processes that answer questions, each with the model in memory; 0: this one."
-        ),
+        typer.Option(min=0, max=64, help="Processes that answer questions, each with the model in memory; 0: this one."),
     ] = 0,
+    challenger: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Who answers in shadow beside the model that serves, and may be promoted over it; once each, or `none`. "
+            "Default: hazards and median_of_nine.",
+        ),
+    ] = None,
     log_format: Annotated[
         Literal["text", "json"], typer.Option(help="Log lines for people, or JSON with a line a request.")
     ] = "text",
 ) -> None:
     """Serve the API, and own the store while it runs."""
+    from service.answerers import known
     from service.http.app import serve as run
     from service.http.logs import configure
     from service.settings import Settings
@@ -51,6 +57,7 @@ def serve(
     configure(log_format)
     path = store_path(store)
     path.parent.mkdir(parents=True, exist_ok=True)
+    named = [known(name, "--challenger") for name in challenger or () if name != "none"]
     settings = Settings(
         store=path,
         host=host,
@@ -60,6 +67,7 @@ def serve(
         require_token=require_token,
         rate_per_s=rate_limit,
         workers=workers,
+        challengers=Settings.challengers if challenger is None else tuple(named),
         log_format=log_format,
     )
     run(settings, lambda url: typer.echo(f"Phasecast serves {path} at {url}"))

@@ -59,7 +59,7 @@ def promote(
     store: StoreOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Record that a predictor should answer, whatever the rule says. Serving does not follow it yet."""
+    """Have an expert of the model, or a rule of thumb, answer from now on, whatever the rule of promotion says."""
     _decide("promote", predictor, reason, by, store, as_json=json)
 
 
@@ -71,7 +71,7 @@ def demote(
     store: StoreOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Record that a predictor should answer no more. Serving does not follow it yet."""
+    """Have a predictor answer no more: the one before it answers again."""
     _decide("demote", predictor, reason, by, store, as_json=json)
 
 

@@ -124,6 +124,8 @@ class _Now(Collector):
             ("last_commit_number", "The newest commit.", last_commit),
             ("upkeep_lag_commits", "Commits (count) that upkeep has not looked at.", max(0, last_commit - lineup.derived_to)),
             ("last_fit_seconds", "How long the last background fit took, s.", lineup.fits.last_s if lineup.fits.n else None),
+            ("challenged_questions", "Questions (count) that challengers answered.", lineup.challenged.asked),
+            ("challenged_dropped", "Questions (count) not put to challengers: too many came at once.", lineup.challenged.dropped),
             ("running_attempts", "Attempts (count) that have not ended.", len(lineup.running)),
             ("model_age_seconds", "Since the serving model was fitted, s; it learns on between fits.", self._model_age_s()),
         )
@@ -134,8 +136,8 @@ class _Now(Collector):
                 yield GaugeMetricFamily(f"phasecast_{name}", text, value)
 
     def _model_age_s(self) -> float | None:
-        """Age of the fit that serves, None where there is none or the store cannot be read now."""
-        serving = self._lineup.serving
+        """Age of the fit of the calibrated model, None where there is none or the store cannot be read now."""
+        serving = self._lineup.calibrated
         if serving is None:
             return None
         if self._fitted[0] != serving.model_id:

@@ -58,7 +58,7 @@ def get_shadow(request: Request, query: Annotated[ShadowQuery, Query()]) -> Shad
 
 @router.post("/promotions", response_model=PromotionOut, openapi_extra=takes(PromotionIn, PROMOTION))
 async def post_promotion(request: Request) -> PromotionOut:
-    """Decide as an operator who answers; the rule keeps off that predictor until the decision is withdrawn."""
+    """Decide as an operator who answers, from the next round on; the rule keeps off until the decision is withdrawn."""
     at = running(request)
     asked = PromotionIn.model_validate_json(await body_of(request, at.settings.question_limit_bytes))
     row = shadow.decided(asked, time.time_ns())
