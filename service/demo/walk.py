@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from service.answerers import file_of
 from telemetry.store.reader import Reader
 
 _CHOSEN = """
@@ -47,7 +48,7 @@ def walk(reader: Reader) -> list[Step]:
 
 def _answered(reader: Reader, answer: dict[str, Any]) -> list[Step]:
     """The model that answered, and its answer before the attempt started."""
-    model = _one(reader, "SELECT * FROM models WHERE model_id = ?", answer["model_id"])
+    model = _one(reader, "SELECT * FROM models WHERE model_id = ?", file_of(answer["model_id"]))
     q, known = answer["quantiles_s"], f"{answer['n']} outcomes at level {answer['level']}"
     fitted = f"fitted as of commit {model['fit_commit']} on {model['n_observations']} rows"
     return [
