@@ -148,7 +148,7 @@ def joined(before: Calibrated, record: HierarchicalHazards, forest: Forest | Non
     if beyond <= 0:
         return model
     newest = dict(islice(model.inner.pending.items(), beyond, None))
-    return Calibrated(replace(model.inner, pending=newest), model.recalibration)
+    return replace(model, inner=replace(model.inner, pending=newest), curves={})
 
 
 def save(store: Store, model: Calibrated, origin: Origin) -> Saved:

@@ -13,6 +13,7 @@ from service.contest import Contest
 from service.derive import Derived, derive, derived_to
 from service.engine import Serving
 from service.lineup import Lineup
+from service.noted import Noted
 from service.plan_scoring import WaitingPlans, corrected_batch, corrections, with_corrections, with_outcomes
 from service.refit import Fit, Refitter, caught_up, restored, succeeded
 from service.scoring import Waiting
@@ -48,6 +49,7 @@ class Upkeep:
             store, settings.refit_outcomes, settings.refit_share, lineup.fits, REFIT_NICENESS if settings.workers else 0
         )
         self._contest = Contest(store, lineup, settings.challengers)
+        self._noted = Noted(store)
         self._reader = store.reader()
         self._wake, self._stopping = threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._run, name="phasecast-upkeep", daemon=True)
@@ -86,6 +88,8 @@ class Upkeep:
             self._whole = False
             raise
         self._swap()
+        calibrated = self._lineup.calibrated
+        self._noted.keep(self._reader, calibrated.model if calibrated is not None else None)
 
     def _recover(self, upto: int) -> list[Observation]:
         """Take up where the last process, or a round that failed, stopped: its model, and the answers that wait.

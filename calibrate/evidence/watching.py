@@ -160,7 +160,7 @@ class _Step:
         self._lines: dict[str, Line] = {}
         self._watches: dict[str, Watch] = {}
         self._found: list[Found] = []
-        self._standing, self._notes = list(known.standing), list(known.notes)
+        self._standing, self._notes = list(known.standing), known.notes
 
     def take(self, turn: Sequence[Waiting]) -> None:
         """Outcomes whose turn has come, in order of start within each family."""
@@ -209,7 +209,7 @@ class _Step:
             self._watches[name] = Watch()
         new = () if depth else (judged_path(one.context, one.phase, 0)[2],)
         told = {"phase": one.phase, "level": LEVELS[depth]} | _told(one.context, depth)
-        self._notes.append(Note.drift(node, alarm, self._commit, told))
+        self._note(Note.drift(node, alarm, self._commit, told))
         again = any(reaction.node in (*nodes[:depth], *within) for reaction in self._standing)
         reactions = follow(node, alarm, self._commit, again=again)
         forgets = any(reaction.action is Action.SHORTEN for reaction in reactions)
@@ -220,7 +220,7 @@ class _Step:
     def _begin(self, reaction: Reaction) -> None:
         self._end([one for one in self._standing if (one.node, one.action) == (reaction.node, reaction.action)], "found again")
         self._standing.append(reaction)
-        self._notes.append(Note.of(reaction))
+        self._note(Note.of(reaction))
 
     def _answered(self, one: Waiting, *, missed: bool) -> None:
         """An outcome of an answer given since reactions began counts for them; they may end, and answers may be widened."""
@@ -242,14 +242,16 @@ class _Step:
         for reaction in reactions:
             self._standing.remove(reaction)
             note = Note.of(reaction)
-            self._notes = [one.undone_at(self._commit, why) if one.same(note) else one for one in self._notes]
+            self._notes = tuple(one.undone_at(self._commit, why) if one.same(note) else one for one in self._notes)
+
+    def _note(self, note: Note) -> None:
+        self._notes = _newest((*self._notes, note))
 
     def done(self, queues: Mapping[str, Mapping[str, Waiting]], passed: frozenset[str]) -> Watching:
         """The value that knows what was shown."""
         lines = self._known.lines.having(self._lines) if self._lines else self._known.lines
         watches = self._known.watches.having(self._watches) if self._watches else self._known.watches
-        notes = _newest(self._notes)
-        return Watching(lines, watches, queues, passed, tuple(self._standing), notes, tuple(self._found))
+        return Watching(lines, watches, queues, passed, tuple(self._standing), self._notes, tuple(self._found))
 
 
 def _told(context: Context, depth: int) -> dict[str, str | None]:
