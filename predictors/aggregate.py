@@ -56,7 +56,7 @@ class Weights:
             node = self.nodes.get(key)
             if node is not None:
                 mean = (node.total + N0 * mean) / (node.n + N0)
-        best = float(mean.min())
+        best = float(mean[self.prior > 0.0].min())  # of those that are asked: against one that is not, all might weigh nothing
         behind = (mean - best) / max(best, 1e-300)  # an expert that was never wrong takes all
         weight = self.prior * np.exp(-TAU * np.sqrt(min(root.n, MOST)) * behind)
         return np.asarray(weight / weight.sum())

@@ -77,6 +77,12 @@ def test_an_expert_that_is_never_wrong_takes_all_and_ties_keep_the_prior() -> No
     assert_allclose([0.2 / 0.7, 0.0, 0.5 / 0.7], once.at(("phase",)))
 
 
+def test_an_expert_asked_alone_weighs_all_however_far_behind_the_others_it_is() -> None:
+    alone = Weights(np.array([0.0, 1.0]))
+    known = alone.having([judged(("a",), 1e-9, 1.0) for _ in range(500)])
+    assert [0.0, 1.0] == known.at(("a",)).tolist()
+
+
 def test_a_crowd_is_counted_in_each_node() -> None:
     crowd = crowds([("phase", "a"), ("phase", "b"), ("phase", "a")])
     assert {"phase": 3, "a": 2, "b": 1} == crowd
