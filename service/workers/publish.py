@@ -68,13 +68,13 @@ class Publisher:
         self._reader.close()
 
     def add(self, follower: Follower) -> None:
-        """Have a worker told everything at the next look, and all that is new from then on."""
+        """Have a worker told everything once it has been heard of, and all that is new from then on."""
         with self._lock:
             self._joining.append(follower)
 
     def gather(self) -> None:
         """Have every worker hand over the ledger rows of answers it has given by now, without waiting long for any."""
-        followers = [follower for follower in self._followers if follower.met]
+        followers = self._followers
         number = next(self._gathers)
         for follower in followers:
             follower.ask_gather(number)
@@ -84,9 +84,10 @@ class Publisher:
             log.warning("%d workers did not hand over their answers in %g s; they are taken up later", len(late), GATHER_S)
 
     def look(self) -> None:
-        """Pass on what is new since the last look, then all there is to workers that join."""
+        """Pass on what is new since the last look, then all there is to workers that have come up."""
         with self._lock:
-            joining, self._joining = self._joining, []
+            joining = [follower for follower in self._joining if follower.met]
+            self._joining = [follower for follower in self._joining if follower.alive and not follower.met]
         frames = self._news()
         for follower in self._followers:
             for frame in frames:
