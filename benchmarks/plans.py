@@ -1,14 +1,24 @@
-"""Plans per second: 1,000 distinct plans of a wait, a setup and a service, 256 scenarios each, on one core in process."""
+"""1,000 distinct plans of a wait, a setup and a service: plans per second on one core in process, and one request over HTTP.
+
+Over HTTP no two plans share a context, an attempt or a draw, and each is refined until 0.95 is certified or said not to be.
+"""
 
 from __future__ import annotations
 
+import http.client
+import time
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import numpy as np
+import orjson
 
-from benchmarks.measured import Figure, figure, seconds
+from benchmarks.asked import call, started, taught
+from benchmarks.measured import Figure, figure, quantile, seconds
 from predictors.contexts import Context
 from predictors.joint.quantile_table import timings_of
 from predictors.plans.chance import chances
@@ -23,6 +33,7 @@ from telemetry.store.batch import Batch
 from telemetry.store.file import Store
 
 ROUNDS, PLANS, SCENARIOS = 5, 1_000, 256
+REQUESTS, KNOWN = 20, 2_000
 
 
 def run() -> list[Figure]:
@@ -44,7 +55,40 @@ def run() -> list[Figure]:
     return [
         figure("plans: chances at 256 scenarios", alone, "plans/s", "20,000"),
         figure("plans: chances refined where close, as JSON and ledger rows", whole, "plans/s"),
+        *_over_http(),
     ]
+
+
+def _over_http() -> list[Figure]:
+    """A request of 1,000 plans, again and again with other attempts, so that nothing is drawn before it is asked."""
+    with TemporaryDirectory() as folder:
+        server = ("-m", "service.cli.main", "serve", "--port", "0", "--store", str(Path(folder) / "s.duckdb"))
+        with started(*server) as netloc:
+            line = http.client.HTTPConnection(netloc)
+            contexts = taught(line, KNOWN)
+            took_ms, verdicts = list[float](), Counter[str]()
+            for number in range(REQUESTS):
+                body = orjson.dumps({"plans": [_asked(contexts, number, place) for place in range(PLANS)], "seed": 7})
+                began_s = time.perf_counter()
+                told = call(line, "POST", "/v1/chance", body)
+                took_ms.append((time.perf_counter() - began_s) * 1e3)
+                verdicts.update(one["verdict"] for one in orjson.loads(told)["answers"])
+    total = sum(verdicts.values())
+    return [
+        figure("plans: 1,000 over HTTP", took_ms, "ms", "100"),
+        figure("plans: 1,000 over HTTP, 99 %", [quantile(took_ms, 0.99)], "ms"),
+        *(figure(f"plans: share answered {verdict}", [n / total], "") for verdict, n in sorted(verdicts.items())),
+    ]
+
+
+def _asked(contexts: Sequence[dict[str, Any]], number: int, place: int) -> dict[str, Any]:
+    """One plan as JSON, in a context that no other of its request has."""
+    context = {**contexts[place % len(contexts)], "size_in": 16.0 + place}
+    attempt = f"attempt-{number}-{place}"
+    load = {"name": "load", "kind": "setup", "context": context, "attempt": attempt, "after": ["wait"]}
+    compute = {"name": "compute", "kind": "service", "context": context, "attempt": attempt, "after": ["load"]}
+    stages = [{"name": "wait", "kind": "wait", "planned_s": place / PLANS}, load, compute]
+    return {"stages": stages, "deadline_s": 3.0 + place / PLANS, "level": 0.95}
 
 
 def _taught() -> tuple[list[Context], Serving]:
