@@ -13,7 +13,7 @@ from telemetry.asof_verdicts import drift_noted
 from telemetry.store.batch import Batch
 from telemetry.store.file import Store
 from telemetry.store.reader import Reader
-from telemetry.tables import Change
+from telemetry.verdicts import Change
 
 RULE = "rule"
 GONE = "the model that kept it was founded anew"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter as Tally
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from typing import Protocol
 
@@ -18,6 +19,8 @@ from telemetry.store.file import Store
 from telemetry.words import Status
 
 MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+RECENT = 1_000
+"""Answers (count) whose share with status `calibrated` is told."""
 BUCKETS_S = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
 
 
@@ -56,7 +59,7 @@ class Metrics:
             ("kind", "result"),
             registry=self.registry,
         )
-        self._by_status: Tally[str] = Tally()
+        self._recent: deque[bool] = deque(maxlen=RECENT)
         self.registry.register(_Now(store, lineup, self))
         ProcessCollector(registry=self.registry)
 
@@ -66,9 +69,10 @@ class Metrics:
 
     def answered(self, kind: str, statuses: Iterable[str]) -> None:
         """Count answers to one kind of question by their statuses."""
-        for status, count in Tally(statuses).items():
+        tally = Tally(statuses)
+        for status, count in tally.items():
             self._answers.labels(kind, status).inc(count)
-            self._by_status[status] += count
+        self._recent.extend(status == Status.CALIBRATED for status in tally.elements())
 
     def ingested(self, kind: str, results: Iterable[str]) -> None:
         """Count items of a batch by what became of them."""
@@ -81,8 +85,9 @@ class Metrics:
 
     @property
     def share_calibrated(self) -> float:
-        """Share of the answers of this process that had status `calibrated`; 0 before the first."""
-        return self._by_status[Status.CALIBRATED] / max(1, sum(self._by_status.values()))
+        """Share of the newest RECENT answers of this process that had status `calibrated`; 0 before the first."""
+        recent = list(self._recent)
+        return sum(recent) / max(1, len(recent))
 
     def text(self) -> bytes:
         """Everything in the text format of Prometheus."""
@@ -118,7 +123,7 @@ class _Now(Collector):
         gauges = (
             ("ready", "1 once questions can be answered.", float(lineup.serving is not None)),
             ("troubled", "1 while the last round of upkeep failed.", float(lineup.trouble is not None)),
-            ("answers_calibrated_ratio", "Share of answers given with status calibrated.", self._metrics.share_calibrated),
+            ("answers_calibrated_ratio", "Share of the newest answers that were calibrated.", self._metrics.share_calibrated),
             ("ledger_pending_rows", "Answers given and not yet on disk (count).", len(lineup.ledger)),
             ("store_pending_rows", "Rows waiting for the writer (count).", self._store.pending_rows),
             ("last_commit_number", "The newest commit.", last_commit),

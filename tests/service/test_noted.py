@@ -18,7 +18,8 @@ from service.replay import replay
 from telemetry.asof_verdicts import drift_noted
 from telemetry.store.batch import Batch
 from telemetry.store.reader import open_reader
-from telemetry.tables import Attempt, Change, Event
+from telemetry.tables import Attempt, Event
+from telemetry.verdicts import Change
 from telemetry.words import EventKind
 from tests.service.living import Living
 
