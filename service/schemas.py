@@ -266,5 +266,5 @@ class ReadyOut(BaseModel):
     learned_to: int
     ledger_pending: int
     trouble: Annotated[str | None, Field(description="What stopped the last round of upkeep; null while all is well.")]
-    share_calibrated: Annotated[float, Field(description="Share of answers given with status `calibrated`.")]
+    share_calibrated: Annotated[float, Field(description="Share of the newest 1,000 answers that had status `calibrated`.")]
     opened: dict[str, str | int | bool | None]
