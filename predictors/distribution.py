@@ -40,7 +40,8 @@ class Support:
     outcome became known (0 if none). `matched` is False where a value of the context was never seen in its place. `checked` tells
     how earlier answers like this one were checked; None where none were, or where the model does not correct itself. `changed`
     says that a change was found there, and too few answers since have come true. `provenance` tells where the nearest outcomes
-    come from and `newest_ns` (UTC) when the newest of `level` ended, None where the model does not say.
+    come from and `newest_ns` (UTC) when the newest of `level` ended, None where the model does not say. `controlled_at` is the
+    level whose long-run miss rate among answers like this one is proven to lie within `controlled_within` of nominal, if any.
     """
 
     level: str
@@ -53,6 +54,8 @@ class Support:
     changed: bool = False
     provenance: str | None = None
     newest_ns: int | None = None
+    controlled_at: float | None = None
+    controlled_within: float | None = None
 
     @property
     def claimed_to(self) -> float:

@@ -62,12 +62,14 @@ class Slopes:
 
 
 def features(contexts: Sequence[Context]) -> Array:
-    """Numbers of each context in log units, shape (n_numbers, n_contexts); NaN where unknown."""
+    """Numbers of each context in log units, shape (n_numbers, n_contexts); NaN where unknown or no number of anything."""
     table = np.array(
         [[np.nan if v is None else v for v in (c.batch, c.size_in, c.corunners)] for c in contexts], dtype=np.float64
     )
     table = table.reshape(len(contexts), len(NUMBERS)).T
-    return np.stack([np.log(table[0]), np.log1p(table[1]), np.log1p(table[2])])
+    batch = np.where(table[0] > 0.0, table[0], np.nan)
+    size_in, corunners = np.where(table[1:] >= 0.0, table[1:], np.nan)
+    return np.stack([np.log(batch), np.log1p(size_in), np.log1p(corunners)])
 
 
 def start(contexts: Sequence[Context], x: Array) -> tuple[Slopes, Ints]:

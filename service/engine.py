@@ -240,6 +240,8 @@ def _render(
         "horizon_s": read["horizon"],
         "p_complete": p_complete,
         "claimed_to": support.claimed_to,
+        "controlled_at": support.controlled_at,
+        "controlled_within": support.controlled_within,
         "beyond": beyond(asking.levels, support, read["claimed_s"]),
         "support": _told(support, asking.made_ns),
         "model_id": serving.model_id,

@@ -223,6 +223,14 @@ class Answer(BaseModel):
         CausesOut | None, Field(description="With `horizon_s`: ends by cause; null where the fit in use didn't count them.")
     ] = None
     claimed_to: float
+    controlled_at: Annotated[
+        float | None,
+        Field(
+            description="Level whose long-run share of misses among answers given as phases of this host begin is proven, "
+            "whatever the sequence of outcomes, to lie within `controlled_within` of nominal. Never for a single request."
+        ),
+    ] = None
+    controlled_within: Annotated[float | None, Field(description="How near; both null where nothing is proven yet.")] = None
     beyond: list[BeyondOut]
     support: SupportOut | None
     model_id: str | None

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from calibrate.conformal.pit import EDGES, WIDTHS, Histogram
+from calibrate.conformal.pit import HALF_LIFE, lasting
 from predictors.contexts import GROUPS, Context, groups_of
 from predictors.distribution import Array
 from predictors.layered import Layered
@@ -25,12 +25,16 @@ AGES = (0.25, 0.5, 1.0, 1.5, 3.0)
 YOUNGEST = 0.125
 """The multiple up to which nothing is changed."""
 LOG_AGES: Array = np.log(AGES)
+EDGES: Array = np.concatenate([np.arange(20) / 20.0, [0.975, 0.99, 1.0]])
+"""Bins of u: coarser than those of whole answers, for fewer outcomes fall to each age."""
+WIDTHS: Array = np.diff(EDGES)
 MEMORY = 200
 """Outcomes over which the mean of log times reaches back."""
 WIDER = 10.0
 """Outcomes that the wider group's mean weighs."""
 PSEUDO = 30.0
 """Outcomes that the wider node's histogram weighs."""
+KEPT = 0.5 ** (1.0 / HALF_LIFE)
 PLACES = tuple(GROUPS.index(name) for name in ("phase", "family", "host+family"))
 
 
@@ -43,13 +47,42 @@ class Typical:
 
 
 @dataclass(frozen=True, slots=True)
+class Reached:
+    """A node's decayed outcomes by age: how many, shape (len(AGES),), and by age and bin, (len(AGES), len(WIDTHS)).
+
+    `counts` are of rows that ended in a bin, `lost` of rows of which no more is known than that they left it running.
+    """
+
+    n: Array
+    counts: Array
+    lost: Array
+
+    @classmethod
+    def of_none(cls) -> Reached:
+        """Nothing known."""
+        return cls(np.zeros(len(AGES)), np.zeros((len(AGES), len(WIDTHS))), np.zeros((len(AGES), len(WIDTHS))))
+
+    def copy(self) -> Reached:
+        """The same in arrays of its own."""
+        return Reached(self.n.copy(), self.counts.copy(), self.lost.copy())
+
+    def shrunk(self, age: int, parent: Array) -> Array:
+        """Shares by bin at an age, shape (len(WIDTHS),), the parent's weighing PSEUDO outcomes."""
+        counts = self.counts[age] + PSEUDO * parent
+        if not self.lost[age].any():
+            return np.asarray(counts / (self.n[age] + PSEUDO))
+        return lasting(counts, self.lost[age])
+
+
+@dataclass(frozen=True, slots=True)
 class Lasted:
-    """A row that lasted duration_s, with (index in AGES, F(e), u) of each age e it reached; u is a bound where it was lost."""
+    """A row that lasted duration_s: of each age e that it reached, youngest first, F(e) and u; u is a bound where it was lost."""
 
     groups: tuple[str, ...]
     duration_s: float
     ended: bool
-    places: tuple[tuple[int, float, float], ...]
+    used: Sequence[float] = ()
+    u: Sequence[float] = ()
 
 
 @dataclass(frozen=True)
@@ -57,7 +90,7 @@ class Ages:
     """How outcomes lay in answers to questions asked at an age, by group, root first. Immutable."""
 
     typical: Layered[str, Typical] = field(default_factory=Layered)
-    nodes: Layered[str, Histogram] = field(default_factory=Layered)
+    nodes: Layered[str, Reached] = field(default_factory=Layered)
 
     def centre(self, groups: Sequence[str]) -> float | None:
         """Log time that is typical of a path of groups, each shrunk to the wider; None where nothing is known."""
@@ -67,6 +100,14 @@ class Ages:
             if known is not None:
                 mean = known.mean if mean is None else (known.n * known.mean + WIDER * mean) / (known.n + WIDER)
         return mean
+
+    def reached(self, groups: Sequence[str], duration_s: float) -> list[float]:
+        """The ages in s that a row of this duration reached, youngest first."""
+        centre = self.centre(groups)
+        if centre is None:
+            return []
+        typical_s = math.exp(centre)
+        return [multiple * typical_s for multiple in AGES if multiple * typical_s < duration_s]
 
     def at(self, groups: Sequence[str], age_s: float, used: float) -> Array | None:
         """Cumulative share of outcomes at EDGES of the answer given the age, shape (len(EDGES),); None where it stands as it is.
@@ -87,40 +128,46 @@ class Ages:
         below = EDGES if old == 0 else self._curve(groups, old - 1, used)
         return np.asarray((1.0 - share) * below + share * self._curve(groups, old, used))
 
-    def reached(self, groups: Sequence[str], duration_s: float) -> list[tuple[int, float]]:
-        """Index in AGES and age in s of those that a row of this duration reached."""
-        centre = self.centre(groups)
-        if centre is None:
-            return []
-        ages_s = [multiple * math.exp(centre) for multiple in AGES]
-        return [(age, age_s) for age, age_s in enumerate(ages_s) if age_s < duration_s]
-
     def _curve(self, groups: Sequence[str], age: int, used: float) -> Array:
         share = WIDTHS
-        for key in _nodes(groups, age, used):
+        for key in (*groups, _quarter(groups, used)):
             node = self.nodes.get(key)
             if node is not None:
-                share = node.shrunk(share, PSEUDO)
+                share = node.shrunk(age, share)
         cumulative = np.append(0.0, np.cumsum(share))
         return np.asarray(cumulative / cumulative[-1])
 
     def having(self, lasted: Sequence[Lasted]) -> Ages:
         """The same, knowing these rows too, in their order."""
         typical: dict[str, Typical] = {}
-        nodes: dict[str, Histogram] = {}
+        nodes: dict[str, Reached] = {}
         for one in lasted:
-            for key in one.groups:
-                if one.ended and one.duration_s > 0.0:
-                    log_time = math.log(one.duration_s)
+            if one.ended and one.duration_s > 0.0:
+                for key in one.groups:
                     known = typical.get(key) or self.typical.get(key) or Typical(0, 0.0)
                     n = known.n + 1
-                    typical[key] = Typical(n, known.mean + (log_time - known.mean) / min(n, MEMORY))
-            for age, used, u in one.places:
-                column = min(int(np.searchsorted(EDGES, u, side="right")) - 1, len(WIDTHS) - 1)
-                for name in _nodes(one.groups, age, used):
-                    node = nodes.get(name) or self.nodes.get(name) or Histogram(0.0, np.zeros(len(WIDTHS)))
-                    nodes[name] = node.having(column, 1.0) if one.ended else node.losing(column, 1.0)
+                    typical[key] = Typical(n, known.mean + (math.log(one.duration_s) - known.mean) / min(n, MEMORY))
+            if len(one.u):
+                self._place(one, nodes)
         return Ages(self.typical.having(typical), self.nodes.having(nodes))
+
+    def _place(self, one: Lasted, nodes: dict[str, Reached]) -> None:
+        """Counts a row at the ages it reached. Arrays of `nodes` are of this step alone, and changed in place."""
+        column = np.minimum(np.searchsorted(EDGES, one.u, side="right") - 1, len(WIDTHS) - 1)
+        reached: dict[str, list[int]] = {group: list(range(len(one.u))) for group in one.groups}
+        for age, used in enumerate(one.used):
+            reached.setdefault(_quarter(one.groups, used), []).append(age)
+        for key, ages in reached.items():
+            node = nodes.get(key)
+            if node is None:
+                known = self.nodes.get(key)
+                node = nodes[key] = known.copy() if known is not None else Reached.of_none()
+            there = slice(ages[0], ages[-1] + 1)  # F(e) grows with age, so what lies in a quarter lies together
+            for held in (node.n, node.counts, node.lost):
+                held[there] *= KEPT
+            (node.counts if one.ended else node.lost)[ages, column[ages]] += 1.0
+            if one.ended:
+                node.n[there] += 1.0
 
 
 def groups_aged(context: Context, phase: str) -> tuple[str, ...]:
@@ -129,7 +176,6 @@ def groups_aged(context: Context, phase: str) -> tuple[str, ...]:
     return tuple(every[place] for place in PLACES)
 
 
-def _nodes(groups: Sequence[str], age: int, used: float) -> tuple[str, ...]:
-    """Nodes of an age, root first: a quarter of the answer is told apart within the narrowest group alone."""
-    known = [f"{group} age {AGES[age]}" for group in groups]
-    return (*known, f"{known[-1]} quarter {min(int(4.0 * used), 3)}")
+def _quarter(groups: Sequence[str], used: float) -> str:
+    """The quarter of an answer, within the narrowest group."""
+    return f"{groups[-1]} quarter {min(int(4.0 * used), 3)}"

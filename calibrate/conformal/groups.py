@@ -43,7 +43,7 @@ class Learned:
 
     path: tuple[str, ...]
     told: Told
-    asked: tuple[Levels, ...]
+    asked: Levels
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,12 +52,12 @@ class Groups:
 
     states: Mapping[str, Levels] = field(default_factory=lambda: _NOTHING)
 
-    def along(self, path: Sequence[str]) -> tuple[Levels, ...]:
-        """States from root to leaf, the parent's where a node is new; kept with an answer, they judge its outcome."""
+    def along(self, path: Sequence[str]) -> Levels:
+        """States from root to leaf, a row each, the parent's where a node is new; kept with an answer, they judge its outcome."""
         found: list[Levels] = []
         for node in path:
             found.append(self.states.get(node) or (found[-1].child() if found else Levels.start()))
-        return tuple(found)
+        return Levels.stack(found)
 
     def asked(self, path: Sequence[str], outstanding: int = 0) -> Asked:
         """What the deepest node with LEAST outcomes asks for, with at most `outstanding` answers of it without an outcome."""
@@ -80,12 +80,12 @@ class Groups:
         now: list[Levels] = []
         told, asked, whose = [], [], []
         for one in outcomes:
-            for node, state in zip(one.path, one.asked, strict=True):
+            asked.append(one.asked)
+            for row, node in enumerate(one.path):
                 if node not in place:
                     place[node] = len(now)
-                    now.append(self.states.get(node) or state.child())
+                    now.append(self.states.get(node) or one.asked.row(row).child())
                 told.append(one.told)
-                asked.append(state)
                 whose.append(place[node])
         after = fold(Levels.stack(now), told, Levels.stack(asked), np.array(whose, dtype=np.intp))
         return Groups(MappingProxyType({**self.states, **{node: after.row(row) for node, row in place.items()}}))

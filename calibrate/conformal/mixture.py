@@ -72,10 +72,11 @@ class Told:
 class Levels:
     """State of all advertised levels of rows of nodes.
 
-    `n` outcomes (rows,); `alpha` and `share` (rows, n_levels, n_gammas), shares adding to 1; `offset` (rows,) of the last path.
+    `n` (rows,) is the weight of outcomes; `alpha` and `share` (rows, n_levels, n_gammas), shares adding to 1; `offset` (rows,)
+    of the last path.
     """
 
-    n: NDArray[np.int64]
+    n: Array
     alpha: Array
     share: Array
     offset: Array
@@ -84,7 +85,7 @@ class Levels:
     def start(cls) -> Levels:
         """One row that asks for what is advertised, all gammas alike."""
         alpha = np.repeat(MISS[:, None], len(GAINS), axis=1)[None]
-        return cls(np.zeros(1, np.int64), alpha, np.full(alpha.shape, 1.0 / len(GAINS)), np.zeros(1))
+        return cls(np.zeros(1), alpha, np.full(alpha.shape, 1.0 / len(GAINS)), np.zeros(1))
 
     @classmethod
     def stack(cls, states: Sequence[Levels]) -> Levels:
@@ -129,7 +130,7 @@ class Levels:
         The mixture stays within D + 1 of its largest steps of [0, 1]; the last path turns wherever the sum leaves [0, 1].
         """
         reach = 1.0 + (outstanding + 1) * (float(GAMMA[PLACE].max()) + LAST_GAMMA)
-        return np.asarray(reach / (LAST_GAMMA * np.maximum(self.n, 1)))
+        return np.asarray(reach / (LAST_GAMMA * np.maximum(self.n, 1.0)))
 
     def after(self, told: Told, asked: Levels | None = None) -> Levels:
         """One node with one outcome; `asked` is the state that gave the answer (this one where none was kept)."""
@@ -153,7 +154,7 @@ def fold(states: Levels, told: Sequence[Told], asked: Levels, whose: NDArray[np.
     step = weight * counts * (MISS[:, None] - miss)
     loss = weight * np.where(lost, _mean_loss(asked.alpha, beta), _loss(asked.alpha, beta))
     n, alpha, offset = states.n.copy(), states.alpha.copy(), states.offset.copy()
-    np.add.at(n, whose, final.astype(np.int64))
+    np.add.at(n, whose, final * weight[:, 0, 0])
     np.add.at(alpha, whose, GAMMA * step[:, :, :-1])
     np.add.at(offset, whose, LAST_GAMMA * step[:, PLACE, -1])
     return Levels(n, alpha, _reweighted(states.share, loss[final], whose[final]), offset)

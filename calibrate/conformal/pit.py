@@ -81,12 +81,12 @@ class Histogram:
         kept = 0.5 ** (share / HALF_LIFE)
         return Histogram(self.n * kept, self.counts * kept, tuple(mass * kept for mass in self.lost), self.running)
 
-    def shrunk(self, parent: Array, weight: float = PSEUDO) -> Array:
-        """Shares by bin, shape (len(WIDTHS),), the parent's weighing that many outcomes."""
+    def shrunk(self, parent: Array) -> Array:
+        """Shares by bin, shape (len(WIDTHS),), the parent's weighing PSEUDO outcomes."""
         if not self.lost and not self.running:
-            return np.asarray((self.counts + weight * parent) / (self.n + weight))
+            return np.asarray((self.counts + PSEUDO * parent) / (self.n + PSEUDO))
         beyond = np.array(self.lost or NO_LOST) + UNIT * np.array(self.running or NO_RUNNING)
-        return lasting(self.counts + weight * parent, beyond)
+        return lasting(self.counts + PSEUDO * parent, beyond)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from calibrate.conformal.ages import Ages
-from calibrate.conformal.pit import EDGES
+from calibrate.conformal.ages import EDGES, Ages
 from predictors.distribution import Array, Distribution, HazardForm, Residual
 from predictors.grids import Curve, GridHazard
 

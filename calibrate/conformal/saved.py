@@ -9,7 +9,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from calibrate.conformal.ages import Ages, Typical
+from calibrate.conformal.ages import Ages, Reached, Typical
+from calibrate.conformal.controlled import Controlled, Waiting
+from calibrate.conformal.groups import Groups
+from calibrate.conformal.mixture import Levels
 from calibrate.conformal.pit import Histogram, Recalibration
 from calibrate.conformal.wrap import Calibrated
 from calibrate.evidence import watchfile
@@ -43,6 +46,9 @@ def packed(model: Calibrated) -> bytes:
         "newest": dict(model.newest),
         "typical_ages": ensemblefile.pack_mapping("typical_ages", model.ages.typical, arrays),
         "aged": ensemblefile.pack_mapping("aged", model.ages.nodes, arrays),
+        "controllers": ensemblefile.pack_mapping("controllers", model.controlled.groups.states, arrays),
+        "waiting": ensemblefile.pack_mapping("waiting", model.controlled.waiting, arrays),
+        "most": model.controlled.most,
     } | ensemblefile.pack(model.inner, arrays)
     return modelfile.archived(header, arrays)
 
@@ -55,7 +61,18 @@ def unpacked(content: bytes) -> Calibrated | HierarchicalHazards:
     nodes = ensemblefile.unpack_mapping("recalibration", header["recalibration"], arrays, Histogram)
     watching = watchfile.unpack(header.get("watching"), arrays)
     inner, newest = ensemblefile.unpack(header, arrays), Layered(dict(header.get("newest", {})))
-    return Calibrated(inner, Recalibration(Layered(nodes)), watching, _ages(header, arrays), newest)
+    return Calibrated(inner, Recalibration(Layered(nodes)), watching, _ages(header, arrays), newest, _controlled(header, arrays))
+
+
+def _controlled(header: Mapping[str, Any], arrays: Mapping[str, Any]) -> Controlled:
+    """Level controllers: as they start, in files of programs that had none."""
+    if "controllers" not in header:
+        return Controlled()
+    return Controlled(
+        Groups(ensemblefile.unpack_mapping("controllers", header["controllers"], arrays, Levels)),
+        ensemblefile.unpack_mapping("waiting", header["waiting"], arrays, Waiting),
+        header["most"],
+    )
 
 
 def _ages(header: Mapping[str, Any], arrays: Mapping[str, Any]) -> Ages:
@@ -64,5 +81,5 @@ def _ages(header: Mapping[str, Any], arrays: Mapping[str, Any]) -> Ages:
         return Ages()
     return Ages(
         Layered(ensemblefile.unpack_mapping("typical_ages", header["typical_ages"], arrays, Typical)),
-        Layered(ensemblefile.unpack_mapping("aged", header["aged"], arrays, Histogram)),
+        Layered(ensemblefile.unpack_mapping("aged", header["aged"], arrays, Reached)),
     )

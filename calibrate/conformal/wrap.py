@@ -14,6 +14,7 @@ from scipy.special import ndtri
 
 from calibrate.conformal.ages import Ages, Lasted, groups_aged
 from calibrate.conformal.checked import checked
+from calibrate.conformal.controlled import Controlled
 from calibrate.conformal.pit import EDGES, Placed, Recalibration, Seen, passed_in, place_in
 from calibrate.conformal.reacting import discounted, spread, trusted
 from calibrate.conformal.remaining import Aging
@@ -54,6 +55,7 @@ class Calibrated:
     watching: Watching = field(default_factory=Watching)
     ages: Ages = field(default_factory=Ages)
     newest: Layered[str, int] = field(default_factory=Layered)
+    controlled: Controlled = field(default_factory=Controlled)
     curves: dict[tuple[Context, str], Curve] = field(default_factory=dict, repr=False, compare=False)
 
     @property
@@ -114,10 +116,16 @@ class Calibrated:
     def _evidence(self, asked: Asked, support: Support) -> Support:
         """What stands behind an answer, with how answers like it came true, whence its outcomes are and how new."""
         context, phase = asked.context, asked.phase
+        reactions = self.watching.reactions_at(context, phase)
+        controlled_at, within = (
+            (None, 1.0) if reactions else self.controlled.claim(asked.path)
+        )  # a reaction moves bounds past them
         return replace(
             support,
+            controlled_at=controlled_at,
+            controlled_within=within if controlled_at is not None else None,
             checked=checked(self.recalibration, asked.path),
-            changed=Action.SHADOW in self.watching.reactions_at(context, phase),
+            changed=Action.SHADOW in reactions,
             provenance=provenance(self.inner.histories, context, phase),
             newest_ns=newest_ns(self.newest, context, phase, LEVELS.index(support.level)),
         )
@@ -126,7 +134,8 @@ class Calibrated:
         """Recalibrated log quantiles at GRID of the positive part, shape (len(GRID),)."""
         whole = asked.zero + (1.0 - asked.zero) * GRID
         reactions = self.watching.reactions_at(asked.context, asked.phase)
-        levels = (self.recalibration.asked(trusted(asked.path, reactions), whole) - asked.zero) / (1.0 - asked.zero)
+        wanted = self.controlled.levels(asked.path, whole)
+        levels = (self.recalibration.asked(trusted(asked.path, reactions), wanted) - asked.zero) / (1.0 - asked.zero)
         read = spread(np.minimum(read_at(asked.mixed, levels), asked.limit), reactions)
         return np.maximum.accumulate(read)  # the limit begins past the median, which it may lie below
 
@@ -134,32 +143,43 @@ class Calibrated:
         """The model that also knows `changes` up to `commit`."""
         inner = self.inner.after(changes, commit)
         failed = {change.key for change in changes if change.ended == Ended.FAILED}
-        placed = [*self._seen_running(inner, changes), *(placed_of(told) for told in inner.told if told.key not in failed)]
+        told = [(one, placed_of(one)) for one in inner.told if one.key not in failed]
+        placed = [*self._seen_running(inner, changes), *(where for _, where in told)]
         recalibration = self.recalibration.having(placed) if placed else self.recalibration
-        watching = self.watching.after(changes, commit, self._missed(inner) if self.watching.standing else {})
-        ages = self.ages.having([self._lasted(told) for told in inner.told if told.key not in failed])
-        return Calibrated(inner, discounted(recalibration, watching.found), watching, ages, newer(self.newest, changes))
+        watching = self.watching.after(changes, commit, self._missed(told) if self.watching.standing else {})
+        outcomes = [(one.key, one.asked, where.u) for one, where in told]
+        return Calibrated(
+            inner,
+            discounted(recalibration, watching.found),
+            watching,
+            self.ages.having([self._lasted(*one) for one in told]),
+            newer(self.newest, changes),
+            self.controlled.after(changes, inner.pending, outcomes, self._curve),
+        )
 
-    def _lasted(self, told: Told) -> Lasted:
+    def _curve(self, asked: Asked) -> Array:
+        """Cumulative share of outcomes at EDGES where a row is answered now."""
+        return self.recalibration.at(trusted(asked.path, self.watching.reactions_at(asked.context, asked.phase)))
+
+    def _lasted(self, told: Told, placed: Placed) -> Lasted:
         """At which levels of what was answered for it a row ended, given that it had reached each age that it did."""
         asked, groups = told.asked, groups_aged(told.asked.context, told.asked.phase)
         reached = self.ages.reached(groups, told.duration_s)
         if not reached:
-            return Lasted(groups, told.duration_s, told.ended, ())
-        raw = [passed_in(asked.mixed, asked.zero, age_s) for _, age_s in reached]
-        levels = np.interp([placed_of(told).u, *raw], EDGES, self.recalibration.at(asked.path))
-        used = levels[1:]
-        u = np.maximum(levels[0] - used, 0.0) / np.maximum(1.0 - used, 1e-9)
-        places = zip((age for age, _ in reached), used.tolist(), u.tolist(), strict=True)
-        return Lasted(groups, told.duration_s, told.ended, tuple(places))
+            return Lasted(groups, told.duration_s, told.ended)
+        waited = self.controlled.waiting.get(told.key)
+        curve = waited.curve if waited is not None else self._curve(asked)
+        at = [placed.u, *(passed_in(asked.mixed, asked.zero, age_s) for age_s in reached)]
+        ended, *used = np.interp(at, EDGES, curve).tolist()
+        return Lasted(groups, told.duration_s, told.ended, used, [max(ended - by, 0.0) / max(1.0 - by, 1e-9) for by in used])
 
-    def _missed(self, inner: Ensemble) -> dict[str, bool]:
+    def _missed(self, told: Sequence[tuple[Told, Placed]]) -> dict[str, bool]:
         """Whether outcomes just told passed the quantile at LEVEL, by row; a bound below it tells nothing."""
         missed: dict[str, bool] = {}
-        for told in inner.told:
-            placed, asked = placed_of(told), float(self.recalibration.asked(told.asked.path, np.array([LEVEL]))[0])
-            if told.ended or placed.u > asked:
-                missed[told.key] = placed.u > asked
+        for one, placed in told:
+            asked = float(self.recalibration.asked(one.asked.path, np.array([LEVEL]))[0])
+            if one.ended or placed.u > asked:
+                missed[one.key] = placed.u > asked
         return missed
 
     def _seen_running(self, inner: Ensemble, changes: Sequence[Change]) -> list[Placed]:

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
 from calibrate.conformal import ages
-from calibrate.conformal.ages import AGES, Ages, Lasted, groups_aged
-from calibrate.conformal.pit import EDGES
+from calibrate.conformal.ages import AGES, EDGES, Ages, Lasted, groups_aged
 from calibrate.conformal.remaining import Aging, moved
 from predictors.contexts import Context
 from predictors.distribution import GRID, Support
@@ -23,10 +22,14 @@ GROUPS_A, GROUPS_B = groups_aged(A, "service"), groups_aged(B, "service")
 CURVE = Curve(np.log([1.0, 2.0, 4.0]), np.array([0.2, 0.7, 2.0]), 0.0, 2.0, Support("phase", 9, 9.0, 4.0))
 
 
-def lasting(
-    duration_s: float, *places: tuple[int, float, float], groups: tuple[str, ...] = GROUPS_A, ended: bool = True
-) -> Lasted:
-    return Lasted(groups, duration_s, ended, places)
+def lasting(duration_s: float, *reached: tuple[float, float], groups: tuple[str, ...] = GROUPS_A, ended: bool = True) -> Lasted:
+    """A row of a duration, with (F(e), u) of each age that it reached."""
+    return Lasted(groups, duration_s, ended, [used for used, _ in reached], [u for _, u in reached])
+
+
+def reaching(age: int, used: float, u: float) -> list[tuple[float, float]]:
+    """As far as an age of AGES, alike at all."""
+    return [(used, u)] * (age + 1)
 
 
 def test_what_is_typical_is_the_mean_of_log_times_shrunk_to_wider_groups() -> None:
@@ -48,13 +51,13 @@ def test_rows_given_up_and_rows_of_no_length_say_nothing_of_what_is_typical() ->
 
 def test_a_row_reaches_the_ages_it_outlasted() -> None:
     known = Ages().having([lasting(2.0)])
-    assert [(0, 0.5), (1, 1.0), (2, 2.0)] == [(age, round(at, 12)) for age, at in known.reached(GROUPS_A, 2.5)]
+    assert_allclose([0.5, 1.0, 2.0], known.reached(GROUPS_A, 2.5))
     assert [] == known.reached(GROUPS_A, 0.5)
     assert [] == Ages().reached(GROUPS_A, 2.5)
 
 
 def test_nothing_is_changed_at_young_ages_and_where_nothing_is_known() -> None:
-    known = Ages().having([lasting(2.0, (0, 0.1, 0.9))])
+    known = Ages().having([lasting(2.0, (0.1, 0.9))])
     assert known.at(GROUPS_A, 0.0, 0.0) is None
     assert known.at(GROUPS_A, 2.0 * ages.YOUNGEST, 0.0) is None
     assert Ages().at(GROUPS_A, 2.0, 0.5) is None
@@ -62,25 +65,25 @@ def test_nothing_is_changed_at_young_ages_and_where_nothing_is_known() -> None:
 
 def test_a_curve_is_what_came_true_shrunk_down_the_groups(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ages, "PSEUDO", 1.0)
-    known = Ages().having([lasting(2.0, (2, 0.3, 0.005)) for _ in range(200)])
+    known = Ages().having([lasting(2.0, *reaching(2, 0.3, 0.02)) for _ in range(200)])
     curve = known.at(GROUPS_A, 2.0, 0.3)
     assert curve is not None
     n = sum(0.5 ** (i / 800.0) for i in range(200))
-    # Four nodes, each leaving 1 / (n + 1) of its parent, hold but this share outside the bin from 0.005 to 0.01.
-    assert_allclose(0.995 * (1.0 / (n + 1.0)) ** 4, 1.0 - (curve[4] - curve[3]), rtol=1e-6)
+    # Four nodes, each leaving 1 / (n + 1) of its parent, hold but this share outside the bin from 0 to 0.05.
+    assert_allclose(0.95 * (1.0 / (n + 1.0)) ** 4, 1.0 - curve[1], rtol=1e-6)
     assert (0.0, 1.0) == (curve[0], curve[-1])
 
 
 def test_a_quarter_of_the_answer_is_told_apart() -> None:
-    known = Ages().having([lasting(2.0, (2, 0.3, 0.005)) for _ in range(50)])
+    known = Ages().having([lasting(2.0, *reaching(2, 0.3, 0.02)) for _ in range(50)])
     same, other = known.at(GROUPS_A, 2.0, 0.26), known.at(GROUPS_A, 2.0, 0.6)
     assert same is not None
     assert other is not None
-    assert same[5] > other[5] > EDGES[5]
+    assert same[1] > other[1] > EDGES[1]
 
 
 def test_between_two_ages_curves_are_mixed() -> None:
-    known = Ages().having([lasting(1.0, (2, 0.3, 0.9)), lasting(1.0, (3, 0.3, 0.1))])
+    known = Ages().having([lasting(1.0, *reaching(2, 0.3, 0.9)), lasting(1.0, *reaching(3, 0.3, 0.1))])
     at = [known.at(GROUPS_A, age_s, 0.3) for age_s in (1.0, math.sqrt(1.5), 1.5, AGES[-1], 100.0)]
     first, between, second, last, old = (np.asarray(one) for one in at)
     assert_allclose((first + second) / 2.0, between, atol=1e-12)
@@ -88,8 +91,8 @@ def test_between_two_ages_curves_are_mixed() -> None:
 
 
 def test_a_row_that_was_lost_moves_what_lies_past_its_bound_alone() -> None:
-    known = Ages().having([lasting(1.0, (2, 0.3, u)) for u in (0.2, 0.4, 0.6, 0.8)])
-    more = known.having([lasting(1.0, (2, 0.3, 0.5), ended=False) for _ in range(20)])
+    known = Ages().having([lasting(1.0, *reaching(2, 0.3, u)) for u in (0.2, 0.4, 0.6, 0.8)])
+    more = known.having([lasting(1.0, *reaching(2, 0.3, 0.5), ended=False) for _ in range(20)])
     before, after = (np.asarray(one.at(GROUPS_A, 1.0, 0.3)) for one in (known, more))
     assert after[EDGES.searchsorted(0.9)] < before[EDGES.searchsorted(0.9)]
 
@@ -105,7 +108,9 @@ def test_moving_levels_there_and_back_changes_nothing(h: float, seed: int) -> No
 
 
 def test_answers_given_an_age_are_read_at_the_levels_that_came_true() -> None:
-    known = Ages().having([lasting(2.0, (2, 0.5, u)) for u in np.linspace(0.001, 0.5, 400)])  # twice as fast as was thought
+    known = Ages().having(
+        [lasting(2.0, *reaching(2, 0.5, u)) for u in np.linspace(0.001, 0.5, 400)]
+    )  # twice as fast as was thought
     whole = Aging((CURVE,), known, (GROUPS_A,))
     plain = Aging((CURVE,), Ages(), (GROUPS_A,))
     aged, conditional = whole.residual(2.0), plain.residual(2.0)
@@ -120,13 +125,13 @@ def test_answers_given_an_age_are_read_at_the_levels_that_came_true() -> None:
 
 
 def test_an_age_of_zero_leaves_the_law_as_it_is() -> None:
-    known = Ages().having([lasting(2.0, (0, 0.1, 0.1))])
+    known = Ages().having([lasting(2.0, (0.1, 0.1))])
     whole = Aging((CURVE,), known, (GROUPS_A,))
     assert_array_equal(whole.quantile(GRID), whole.residual(0.0).quantile(GRID))
 
 
 def test_members_of_a_batch_are_answered_as_if_alone() -> None:
-    known = Ages().having([lasting(2.0, (2, 0.5, 0.1)) for _ in range(40)])
+    known = Ages().having([lasting(2.0, *reaching(2, 0.5, 0.1)) for _ in range(40)])
     both = Aging((CURVE, CURVE), known, (GROUPS_A, GROUPS_B)).residual([2.0, 0.0])
     assert ("recalibrated", "conditional") == both.forms
     for row, (groups, age_s) in enumerate(((GROUPS_A, 2.0), (GROUPS_B, 0.0))):
@@ -136,6 +141,6 @@ def test_members_of_a_batch_are_answered_as_if_alone() -> None:
 
 
 def test_waiting_longer_is_answered_at_the_older_age() -> None:
-    known = Ages().having([lasting(2.0, (2, 0.5, 0.1), (3, 0.6, 0.9)) for _ in range(40)])
+    known = Ages().having([lasting(2.0, *reaching(2, 0.5, 0.1), (0.6, 0.9)) for _ in range(40)])
     whole = Aging((CURVE,), known, (GROUPS_A,))
     assert_array_equal(whole.residual(3.0).quantile(GRID), whole.residual(2.0).residual(1.0).quantile(GRID))

@@ -45,9 +45,9 @@ def test_a_node_answers_for_itself_once_it_has_seen_enough() -> None:
 def test_a_new_node_starts_as_its_parent_stood_when_it_was_first_asked() -> None:
     groups = taught(Groups(), NORTH, [0.95] * 50)
     kept = groups.along(SOUTH)
-    assert same(groups.states["service"].child(), kept[1])
+    assert same(groups.states["service"].child(), kept.row(1))
     later = taught(groups, NORTH, [0.95] * 50).after([Learned(SOUTH, Told(0.2), kept)])
-    assert same(kept[1].after(Told(0.2)), later.states["service/south"])
+    assert same(kept.row(1).after(Told(0.2)), later.states["service/south"])
 
 
 def test_hosts_that_miss_differently_end_at_different_levels() -> None:

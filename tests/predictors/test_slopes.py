@@ -22,6 +22,10 @@ def test_features_are_logs_and_the_unknown_stays_unknown() -> None:
     np.testing.assert_allclose(x[:, 1], [np.nan, np.nan, np.log(2.0)])
 
 
+def test_a_number_that_can_be_of_nothing_is_unknown() -> None:
+    assert np.isnan(slopes.features([Context(batch=0.0, size_in=-1.0, corunners=-5.0)])).all()
+
+
 def test_a_rate_has_slope_one() -> None:
     contexts = [Context(size_in=float(2**i) - 1.0) for i in range(10)]
     found = fitted(contexts, np.log(2.0) * np.arange(10))
