@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from calibrate.evidence.drift import Change, Watch, threshold
+from calibrate.evidence.drift import Change, Ranks, Watch, threshold, winnings
 from calibrate.evidence.unseen import seen, unseen
 from predictors.contexts import Context
 
@@ -30,11 +30,12 @@ def test_nothing_seen_makes_everything_new() -> None:
 
 def test_more_new_values_than_before_raise_an_alarm_and_a_steady_trickle_does_not() -> None:
     rng = np.random.default_rng(1)
-    watch, alarmed_at = Watch(), []
+    ranks, watch, alarmed_at = Ranks(), Watch(), []
     for place in range(900):
         new = rng.random() < (0.05 if place < 600 else 0.5)
         context = Context(host="west" if new else "north", model="small", batch=2.0)
-        watch = watch.after(float(len(unseen(context, RECORD))), place, tuple(rng.random(2)))
+        ranks, x = ranks.after(float(len(unseen(context, RECORD))), (rng.random(), rng.random()))
+        watch = watch.after(winnings(x), place)
         if (alarm := watch.alarm(threshold())) is not None:
             alarmed_at.append((place, alarm.change))
             break
