@@ -1,10 +1,11 @@
 """Changes nobody declared, found node by node with a stated number of false alarms for the whole service.
 
-Per node a scorer that is frozen since the last restart gives every outcome a score, such as its standardised log residual. In
-order of start the scores of a node that has not changed are exchangeable; residuals of a model that adapts are not, nor is any
-score in order of completion. Then the randomised ranks p_1, p_2, ... of each among those so far are independent and uniform,
-whatever the distribution (Vovk et al. 2003), and the normal scores x = Phi^-1(p) are standard normal. Scores are binned on a
-fixed grid, so that the state is small; ties are randomised, so that this stays exact.
+Every outcome has a score from a scorer that is frozen since the last restart, such as its log time. In order of start the scores
+of what is alike and has not changed are exchangeable; residuals of a model that adapts are not, nor is any score in order of
+completion. Then the randomised ranks p_1, p_2, ... of each among those of its likes so far are independent and uniform, whatever
+the distribution (Vovk et al. 2003), and the normal scores x = Phi^-1(p) are standard normal: those of different likes may be
+shown to one watch, in whatever mixture they come. Scores are binned on a fixed grid, so that the state is small; ties are
+randomised, so that this stays exact.
 
 A bet b(x) with mean 1 wins where x is not standard normal. Every outcome brings a stake of 1, shared by J bets,
 
