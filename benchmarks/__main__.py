@@ -10,7 +10,7 @@ from typing import Annotated
 import orjson
 import typer
 
-from benchmarks import answers, contended, fits, hosts, ingest, learning, new_host, plans, recorder
+from benchmarks import answers, contended, fits, hosts, ingest, learning, new_host, plans, recorder, starting
 from benchmarks.measured import Figure
 
 PARTS: dict[str, Callable[[], list[Figure]]] = {
@@ -19,6 +19,7 @@ PARTS: dict[str, Callable[[], list[Figure]]] = {
     "answers": answers.run,
     "plans": plans.run,
     "contended": contended.run,
+    "starting": starting.run,
     "fits": fits.run,
     "learning": learning.run,
     "hosts": hosts.run,
