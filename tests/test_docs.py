@@ -151,6 +151,7 @@ def test_the_readme_does_what_it_says(reader: Reader) -> None:
     assert LONG == reader.skipped
 
 
+@pytest.mark.slow
 def test_the_short_demo_of_the_readme_runs(reader: Reader) -> None:
     done = subprocess.run(
         [".venv/bin/phasecast", "demo", "--attempts", "60"],

@@ -106,7 +106,11 @@ class Crew:
     def _fill(self) -> None:
         for place, member in enumerate(self._members):
             if member is None and time.monotonic() >= self._due_s[place]:
-                self._members[place] = self._begun()
+                try:
+                    self._members[place] = self._begun()
+                except OSError as error:  # no process or descriptor is to be had at the moment
+                    log.error("no worker could be started, tried again in %g s: %s", MOST_REST_S, error)
+                    self._due_s[place] = time.monotonic() + MOST_REST_S
 
     def _begun(self) -> _Member:
         """A new worker: it inherits the listening socket and one end of a pair, nothing else."""
