@@ -108,8 +108,8 @@ class Crew:
             if member is None and time.monotonic() >= self._due_s[place]:
                 try:
                     self._members[place] = self._begun()
-                except OSError as error:  # no process or descriptor is to be had at the moment
-                    log.error("no worker could be started, tried again in %g s: %s", MOST_REST_S, error)
+                except OSError:  # no process or descriptor is to be had at the moment
+                    log.exception("no worker could be started, tried again in %g s", MOST_REST_S)
                     self._due_s[place] = time.monotonic() + MOST_REST_S
 
     def _begun(self) -> _Member:
