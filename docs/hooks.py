@@ -63,7 +63,8 @@ def pages() -> Iterator[tuple[str, str | bytes]]:
 
 def moved(text: str) -> str:
     """Text of the repository with its links led to the pages of the site."""
-    return re.sub(r"\]\(([^)]+)\)", lambda link: f"]({MOVED.get(link[1], link[1].removeprefix('docs/'))})", text)
+    first = {"notebooks": "notebooks/01_from_raw_events_to_a_trusted_p90.md"}
+    return re.sub(r"\]\(([^)]+)\)", lambda link: f"]({(MOVED | first).get(link[1], link[1].removeprefix('docs/'))})", text)
 
 
 def commands(command: click.Command, name: str) -> Iterator[str]:
