@@ -6,7 +6,19 @@ import orjson
 import pytest
 
 from calibrate.evidence.compare import Bounds
-from calibrate.evidence.promotion import RULE, Action, in_office, may_rule, news, overruled, recorded, ruled, withdrawn
+from calibrate.evidence.promotion import (
+    RULE,
+    Action,
+    asked,
+    in_office,
+    may_rule,
+    news,
+    overruled,
+    recorded,
+    ruled,
+    since_ns,
+    withdrawn,
+)
 from predictors.scores import Interval, binomial_interval
 from telemetry.errors import BadField
 from telemetry.verdicts import Change
@@ -87,6 +99,46 @@ def test_only_what_changes_something_is_news() -> None:
     assert not news([], "network", ruled(OPEN, KEPT), "aggregate")
     assert news([], "network", ruled(WORSE, KEPT), "aggregate")
     assert not news([by_rule("network", 1, WORSE)], "network", ruled(WORSE, KEPT), "aggregate")
+
+
+def test_whom_an_operator_put_in_office_no_rule_replaces() -> None:
+    put = by_operator("network", Action.PROMOTE, 1)
+    for rival in ("aggregate", "forest"):
+        assert not news([put], rival, ruled(BETTER, KEPT), "aggregate")
+        assert news([withdrawn(put, "canary is over", 2), by_rule("network", 3)], rival, ruled(BETTER, KEPT), "aggregate")
+
+
+def test_a_hold_leaves_the_one_in_office_there_and_a_retirement_does_not() -> None:
+    promoted = by_rule("network", 1)
+    assert "network" == in_office([promoted, by_operator("network", Action.HOLD, 2)], "aggregate")
+    assert "aggregate" == in_office([promoted, by_operator("network", Action.RETIRE, 2)], "aggregate")
+
+
+def test_evidence_counts_since_the_one_in_office_took_it() -> None:
+    first, second = by_rule("network", 10), by_rule("forest", 20)
+    retired = by_rule("other", 30, WORSE)
+    assert 0 == since_ns([], "aggregate") == since_ns([retired], "aggregate")
+    assert 10 == since_ns([first], "aggregate")
+    assert 20 == since_ns([first, second, retired], "aggregate")
+    assert 40 == since_ns([first, by_operator("network", Action.DEMOTE, 40)], "aggregate")
+    assert 50 == since_ns([withdrawn(first, "mistake", 50)], "aggregate")
+    assert 10 == since_ns([first, by_rule("network", 60)], "aggregate"), "promoted again while in office"
+
+
+def test_former_champions_are_asked_and_the_retired_are_not_until_another_takes_office() -> None:
+    first, retired = by_rule("network", 10), by_rule("forest", 20, WORSE)
+    assert ("network", "forest") == asked([], ["network", "forest"], "aggregate")
+    assert ("forest", "aggregate") == asked([first], ["network", "forest"], "aggregate")
+    assert ("aggregate",) == asked([first, retired], ["network", "forest"], "aggregate")
+    assert ("forest", "aggregate") == asked([first, withdrawn(retired, "new data", 25)], ["network", "forest"], "aggregate")
+    back = by_rule("aggregate", 30)
+    assert ("network", "forest") == asked([first, retired, back], ["network", "forest"], "aggregate")
+
+
+def test_the_default_is_never_retired() -> None:
+    promoted = by_rule("network", 1)
+    assert not news([promoted], "aggregate", ruled(WORSE, KEPT), "aggregate")
+    assert ("aggregate",) == asked([promoted, by_operator("aggregate", Action.RETIRE, 2)], ["network"], "aggregate")
 
 
 @pytest.mark.parametrize(("operator", "reason"), [("", "why"), ("ada", " "), (RULE, "why")])
