@@ -112,7 +112,7 @@ def quantile(answer: Response, level: float) -> float:
 def test_five_plots_are_drawn_with_words_beside_them(page: Page) -> None:
     for plot, least in PLOTS_DRAWN.items():
         assert least <= page.locator(plot).count(), plot
-    assert ["Shows", "Good", "If not"] * 5 == page.locator(".words dt").all_text_contents()
+    assert ["Shows", "Good", "If not"] * 7 == page.locator(".words dt").all_text_contents()
     expect(page.locator("#health")).to_have_text("answering")
     expect(page.locator("#empty")).to_be_hidden()
     expect(page.locator("#rates tr")).to_have_count(2)
@@ -151,6 +151,46 @@ def test_waiting_longer_changes_what_is_left(page: Page) -> None:
     expect(page.locator("#remaining")).to_contain_text(f"After {waited}, half end within another {left}")
     expect(page.locator("#residual .legend")).to_contain_text(f"given {waited}")
     assert before != shape(page, "#residual")
+
+
+@in_browser
+def test_a_deadline_is_asked_about_and_its_chance_drawn(page: Page) -> None:
+    page.get_by_label("Deadline, s from now").fill("1000")
+    with page.expect_response("**/v1/chance") as asked:
+        page.get_by_role("button", name="Ask for the chance").click()
+    [answer] = asked.value.json()["answers"]
+    assert ["setup", "service"] == [stage["kind"] for stage in asked.value.request.post_data_json["plans"][0]["stages"]]
+    expect(page.locator("#chance-verdict")).to_contain_text(f"Done within {in_words(page, 1000)} with ")
+    expect(page.locator("#chance-verdict")).to_contain_text(
+        f"the p95 of its stages add up to {in_words(page, answer['sum_of_p95_s'])}"
+    )
+    expect(page.locator("#chance .scatterlayer .trace")).to_be_attached()
+    expect(page.locator("#chance .annotation-text")).to_have_text("deadline")
+
+
+@in_browser
+def test_a_latest_start_is_asked_for_and_what_is_due_now_is_too_late(page: Page) -> None:
+    page.get_by_label("Needed in, s from now").fill("100000")
+    with page.expect_response("**/v1/latest-start") as asked:
+        page.get_by_role("button", name="Ask for the latest start").click()
+    [answer] = asked.value.json()["answers"]
+    latest = in_words(page, answer["latest_start_s"])
+    expect(page.locator("#start-verdict")).to_contain_text(f"Starting the setup within {latest}, it has ended within ")
+    expect(page.locator("#start .scatterlayer .trace")).to_be_attached()
+    page.get_by_label("Needed in, s from now").fill("0")
+    page.get_by_label("Needed in, s from now").press("Enter")
+    expect(page.locator("#start-verdict")).to_contain_text("Starting now, it has ended within 0 s with 0 %")
+    expect(page.locator("#start .annotation-text")).to_have_text(["now", "needed"])
+
+
+@in_browser
+def test_answers_about_plans_go_with_the_context_they_are_about(page: Page) -> None:
+    page.get_by_role("button", name="Ask for the chance").click()
+    expect(page.locator("#chance")).to_be_visible()
+    with page.expect_response("**/v1/predict"):
+        page.get_by_role("button", name="Ask again").click()
+    expect(page.locator("#chance")).to_be_hidden()
+    expect(page.locator("#chance-verdict")).to_be_empty()
 
 
 @in_browser
@@ -279,9 +319,7 @@ def test_it_fits_a_small_screen_and_every_control_has_a_name(page: Page) -> None
     until(lambda: page.evaluate("document.documentElement.scrollWidth <= window.innerWidth"))
     page.set_viewport_size({"width": 1280, "height": 900})
     assert [] == page.evaluate("[...document.querySelectorAll('select, input')].filter(c => !c.labels.length).map(c => c.id)")
-    assert ["H1", "H2", "H2", "H2", "H2", "H2", "H2"] == page.evaluate(
-        "[...document.querySelectorAll('h1, h2')].map(h => h.tagName)"
-    )
+    assert ["H1", *["H2"] * 7] == page.evaluate("[...document.querySelectorAll('h1, h2')].map(h => h.tagName)")
 
 
 def test_the_page_may_load_nothing_from_elsewhere(asked: httpx.Client) -> None:

@@ -3,6 +3,7 @@
 
 import * as calls from "./calls.js";
 import { $, offer } from "./parts.js";
+import * as plans from "./plans.js";
 import * as plots from "./plots.js";
 import * as views from "./views.js";
 import * as words from "./words.js";
@@ -29,6 +30,7 @@ async function ask() {
   if (mine !== turn) return;
   if (!whole.quantiles_s) throw new Error(`${whole.needs}.`);
   Object.assign(last, { whole, rest: null });
+  plans.about(whole);
   showAnswer();
   await askRest();
 }
@@ -137,6 +139,7 @@ async function refresh(round) {
     showContexts(await calls.contexts());
     last.coverage = await calls.coverage();
     showCoverage();
+    views.drift(await calls.drift());
     await showHosts();
     last.commit = last.overview.last_commit;
   }
@@ -158,6 +161,7 @@ function redraw() {
   if (last.whole) {
     showAnswer();
     showRest();
+    plans.redraw();
   }
   if (last.running) showRunning();
   if (last.coverage) showCoverage();
@@ -183,6 +187,13 @@ function slide() {
 for (const id of ["phase", "context"]) on(id, "change", ask);
 for (const id of ["level", "asked"]) on(id, "change", showCoverage);
 on("again", "click", ask);
+for (const [id, asking] of [["chance", plans.askChance], ["start", plans.askStart]]) {
+  $(`${id}-form`).addEventListener("submit", (event) => {
+    event.preventDefault();
+    asking(chosenContext(), last.overview.phases).then(() => showProblem(null), showProblem);
+  });
+}
+for (const id of ["deadline", "need"]) on(id, "input", () => { $(id).dataset.chosen = "yes"; });
 on("log", "change", redraw);
 on("elapsed", "input", slide);
 on("host", "change", showHosts);

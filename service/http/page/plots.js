@@ -94,6 +94,25 @@ export function residual(place, whole, rest, elapsedS, log) {
   });
 }
 
+/** Chances of being done by times, [[seconds from now, chance], ...], with upright lines at named times: [{atS, name}]. */
+export function arrival(place, points, lines, title, mode) {
+  const reach = Math.max(...lines.map((one) => one.atS), ...points.filter(([, p]) => p <= 0.99).map(([s]) => s));
+  const { unit, perSecond } = unitFor(reach);
+  const trace = {
+    type: "scatter", mode, line: { color: colour("accent"), width: 2.2 }, marker: { size: 8 },
+    x: points.map(([s]) => s * perSecond), y: points.map(([, p]) => 100 * p),
+    hovertemplate: `%{y:.1f} % within %{x:.3~g} ${unit}<extra></extra>`,
+  };
+  const notes = lines.map((one) => ({
+    x: one.atS * perSecond, xanchor: one.atS > reach / 2 ? "right" : "left", y: 1.01, yref: "paper", yanchor: "bottom", text: one.name,
+    showarrow: false, font: { color: colour("second"), size: 12 },
+  }));
+  return draw(place, [trace], {
+    xaxis: axis({ title: `time from now (${unit})`, range: [0, 1.05 * reach * perSecond] }), yaxis: axis({ title, range: [0, 103] }),
+    shapes: lines.map((one) => upright(one.atS * perSecond, { color: colour("second"), width: 1.3 })), annotations: notes, showlegend: false,
+  });
+}
+
 /** Bars of running phases: what has passed, then what is left to p50 and to p90. */
 export function running(place, phases, levels) {
   const left = (row, p) => row.remaining_s?.[levels.indexOf(p)] ?? 0;

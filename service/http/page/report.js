@@ -175,7 +175,8 @@ function build() {
   for (const [id, title, words, query] of SECTIONS) {
     const list = Object.entries(words).flatMap(([name, text]) => [element("dt", {}, name), element("dd", {}, text)]);
     const plot = element("div", { id, class: "plot", role: "img", "aria-labelledby": `${id}-title` });
-    const parts = [element("h2", { id: `${id}-title` }, title), plot, element("dl", { class: "words" }, ...list), element("div", { id: `${id}-under` })];
+    const nothing = element("p", { class: "note", hidden: "" }, "There is nothing of this kind yet.");
+    const parts = [element("h2", { id: `${id}-title` }, title), plot, nothing, element("dl", { class: "words" }, ...list), element("div", { id: `${id}-under` })];
     if (query) parts.push(element("details", {}, element("summary", {}, "The query"), element("pre", { tabindex: "0" }, QUERIES[query])));
     $("sections").append(element("section", { class: "card", "aria-labelledby": `${id}-title` }, ...parts));
   }

@@ -13,7 +13,13 @@ const axis = (title, more = {}) => ({
   zeroline: false, automargin: true, fixedrange: true, tickfont: { size: 12 }, ...more,
 });
 
+const IDEAL = "true to the word";
+
+/** Draw traces, or say below the place that there is nothing to draw. */
 function draw(place, traces, shape) {
+  place.hidden = traces.every((one) => one.name === IDEAL || one.x.length === 0);
+  place.nextElementSibling.hidden = !place.hidden;
+  if (place.hidden) return;
   place.style.height = `${shape.height ?? 320}px`;
   Plotly.react(place, traces, {
     paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", margin: { l: 56, r: 16, t: 26, b: 46 },
@@ -73,7 +79,7 @@ function reliability(place, weights) {
   let sum = 0;
   const y = [0, ...weights.map((w) => (100 * (sum += w)) / total)];
   const x = y.map((_, i) => (100 * i) / weights.length);
-  const ideal = { type: "scatter", mode: "lines", name: "true to the word", x: [0, 100], y: [0, 100], line: { color: colour("quiet"), dash: "dash", width: 1.3 } };
+  const ideal = { type: "scatter", mode: "lines", name: IDEAL, x: [0, 100], y: [0, 100], line: { color: colour("quiet"), dash: "dash", width: 1.3 } };
   const seen = { type: "scatter", mode: "lines+markers", name: "observed", x, y, line: { color: colour("accent"), width: 2 }, hovertemplate: "%{y:.1f} % ended by p%{x:.0f}<extra></extra>" };
   draw(place, [ideal, seen], { xaxis: axis("promised (%)"), yaxis: axis("ended by then (%)") });
 }
@@ -115,7 +121,7 @@ function grouped(place, names, series, title, stacked = false) {
 /** What was promised against what was met, with intervals. */
 function plans(place, rows) {
   const x = rows.map((row) => 100 * row.answered), y = rows.map((row) => 100 * row.share);
-  const ideal = { type: "scatter", mode: "lines", name: "true to the word", x: [0, 100], y: [0, 100], line: { color: colour("quiet"), dash: "dash" } };
+  const ideal = { type: "scatter", mode: "lines", name: IDEAL, x: [0, 100], y: [0, 100], line: { color: colour("quiet"), dash: "dash" } };
   const seen = {
     type: "scatter", mode: "markers", name: "met", x, y, marker: { color: colour("accent"), size: 9 },
     error_y: bars(rows.map((r) => 100 * r.low), y, rows.map((r) => 100 * r.high)),

@@ -5,7 +5,7 @@ import * as words from "./words.js";
 
 const FIRST_PHASES = ["service", "setup", "completion"];
 const MOST_CHANGES = 6;
-const SECTIONS = ["ask", "now", "truth"];
+const SECTIONS = ["ask", "plan", "now", "truth"];
 
 /** How far the service has come, and which phases can be asked about. */
 export function overview(told) {
@@ -92,6 +92,19 @@ export function coverage(told, shown, count) {
     element("a", { href: reportOf(one) }, words.spaced(one.phase)), cell(one.state || "unknown"), cell(one.host || "unknown"),
     number(words.count(one.n)), number(words.count(one.censored)), number(words.count(one.failed)),
     past(one, 0.5), past(one, 0.9), past(one, 0.95), number(one.crps_log === null ? "–" : words.digits(one.crps_log, 2)),
+  )));
+}
+
+/** Drift that was found and what followed, the newest first. */
+export function drift(told) {
+  const shown = told.changes.slice(-MOST_CHANGES).reverse();
+  $("drift-figure").hidden = shown.length === 0;
+  $("drift-note").textContent = shown.length === 0
+    ? "No drift is on record."
+    : `${words.plural(told.changes.length, "change")} on record${told.changes.length > shown.length ? `; the newest ${shown.length} are listed` : ""}.`;
+  const when = (ns) => new Date(ns / 1e6).toISOString().slice(0, 19).replace("T", " ");
+  fill($("drift-rows"), shown.map((one) => row(
+    when(one.made_ns), cell(one.subject), cell(words.spaced(one.action)), cell(one.reason), cell(one.undone_ns ? when(one.undone_ns) : "stands"),
   )));
 }
 

@@ -76,6 +76,19 @@ export function standing(status, reasons) {
   return `${STATUSES[status]?.[1] ?? status}${why ? `: ${why}` : ""}.`;
 }
 
+const VERDICTS = {
+  holds: "that holds",
+  safe: "that is safe",
+  does_not_hold: "that does not hold",
+  cannot_certify: "too little is known to call that",
+  too_late: "it is too late to be safe",
+  never: "no start is safe, since it may not complete",
+  too_few_scenarios: "too few draws to call that safe",
+};
+
+/** What is said of a plan, as the end of a sentence. */
+export const verdict = (word) => VERDICTS[word] ?? spaced(word);
+
 const NUMBERS = { batch: "batch", size_in: "size", corunners: "co-runners" };
 
 /** A context on one line; what is unknown is left out. */
