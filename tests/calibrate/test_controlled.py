@@ -1,4 +1,4 @@
-"""Controllers around the calibrated model: what was asked judges its outcome, crowds count once, the bound holds as claimed."""
+"""Controllers around the calibrated model: what was asked judges its outcome, crowds count for a few, bounds hold as claimed."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from calibrate.conformal import saved
-from calibrate.conformal.controlled import Controlled
+from calibrate.conformal.controlled import RHO, Controlled
 from calibrate.conformal.groups import LEAST
 from calibrate.conformal.levels import ADVERTISED
 from calibrate.conformal.mixture import CONTROLLED, LAST_GAMMA, PLACE
@@ -93,14 +93,15 @@ def test_a_failed_row_teaches_nothing_and_is_not_waited_for(row: Asked) -> None:
     assert ({}, {}) == (dict(failed.groups.states), dict(failed.waiting))
 
 
-def test_a_crowd_counts_once_together(row: Asked) -> None:
+def test_a_crowd_counts_for_a_few(row: Asked) -> None:
     crowd = replace(row, crowd=(100,) * len(row.path))
     keys = [f"{i}" for i in range(100)]
     known = begun(Controlled(), crowd, *keys)
     for key in keys:
         known = done(known, crowd, key, 0.99)
     state = known.groups.states[row.path[3]]
-    assert_allclose([1.0, -0.9 * LAST_GAMMA], [state.n[0], state.offset[0]])
+    counted = 100.0 / (1.0 + RHO * 99.0)
+    assert_allclose([counted, -0.9 * LAST_GAMMA * counted], [state.n[0], state.offset[0]])
 
 
 def test_what_is_claimed_holds_against_whoever_chooses_outcomes(row: Asked) -> None:
