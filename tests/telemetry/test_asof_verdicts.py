@@ -103,6 +103,29 @@ def test_an_answer_given_after_the_phase_began_is_no_champion(store: Store) -> N
     assert (None, "a") == (row["champion_id"], row["run"])
 
 
+def test_a_challenger_is_paired_with_the_answer_it_was_made_beside_and_others_with_the_first(store: Store) -> None:
+    put(store, answer(made_ns=5), answer(made_ns=9, name="later"))
+    commit = put(store, forecast(), forecast(predictor="hazards", prediction_id="later"))
+    assert {"p": ("q", 5), "hazards": ("later", 9)} == {
+        row["predictor"]: (row["champion_id"], row["champion_ns"]) for row in shadowed(store, commit)
+    }
+
+
+def test_only_forecasts_since_an_instant_are_told_and_a_trial_begins_anew_when_it_is_full(store: Store) -> None:
+    for place in range(5):
+        commit = put(store, forecast(predictor=f"p-{place}", prediction_id="q"))
+    put(store, forecast(predictor="from outside"))
+    with store.reader() as reader:
+        came_ns = [ns for (ns,) in reader.rows("SELECT committed_ns FROM commits WHERE known_from <= ? ORDER BY 1", [commit])][
+            -5:
+        ]
+        since = asof_verdicts.shadowed(reader, commit, 100, came_ns[2])
+        assert ["p-3", "p-4"] == sorted(since["predictor"].to_pylist())
+        begun = [asof_verdicts.trial_ns(reader, commit, 0, most) for most in (6, 5, 3, 2)]
+        assert [0, came_ns[4], came_ns[2], came_ns[3]] == begun
+        assert came_ns[3] == asof_verdicts.trial_ns(reader, commit, came_ns[1], 2)
+
+
 @pytest.mark.parametrize(("event_first", "late"), [(True, True), (False, False)])
 def test_a_forecast_that_came_after_an_event_of_its_phase_is_told(store: Store, event_first: bool, late: bool) -> None:
     event = Event(event_id="e", attempt_id="a", kind=EventKind.COMPUTE_START, wall_ns=7, source="s")
