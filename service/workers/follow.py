@@ -164,7 +164,7 @@ class Following:
     def _apply_all(self) -> None:
         """Apply frames in order; a fault ends the process, since all that follows would be applied to something else."""
         try:
-            while (frame := self._came.get()) is not None:
+            while (frame := self._came.get()) is not None and not self._stopping.is_set():
                 self._apply(frame)
                 self._note_whether_even()
                 if self.lineup.serving is not None and self._came.empty():

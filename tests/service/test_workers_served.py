@@ -152,7 +152,7 @@ def test_a_running_attempt_is_known_to_every_worker_at_once(crewed: Served) -> N
 
 def test_an_answer_is_scored_though_its_events_follow_at_once(http: httpx.Client, crewed: Served, tmp_path: Path) -> None:
     made = [renamed(run, f"swift-{i}") for i, run in enumerate(completed(20, seed=12))]
-    with http_client(crewed.url, timeout_s=30) as asking:
+    with http_client(crewed.url, timeout_s=60) as asking:
         for run in made:
             asked = {**QUESTION, "attempt_ids": [run.attempt.attempt_id]}
             asking.post("/v1/predict", json=asked).raise_for_status()
