@@ -63,6 +63,16 @@ class Controlled:
         asked = self.groups.asked(_nodes(path))
         return levels if not asked.node else np.asarray(np.interp(levels, _KNOTS, [0.0, *asked.levels, 1.0]))
 
+    def answered(self, path: Sequence[str], levels: Array) -> Array:
+        """The other way round: levels of what is answered, where the recalibrated distribution has `levels`."""
+        asked = self.groups.asked(_nodes(path))
+        return levels if not asked.node else np.asarray(np.interp(levels, [0.0, *asked.levels, 1.0], _KNOTS))
+
+    def restarted(self, nodes: Sequence[str]) -> Controlled:
+        """Controllers of these nodes as they start: to make up for misses of before a change would be wrong after it."""
+        known = {node: Levels.start() for node in nodes if node in self.groups.states}
+        return replace(self, groups=Groups({**self.groups.states, **known})) if known else self
+
     def claim(self, path: Sequence[str]) -> tuple[float | None, float]:
         """The level whose long-run miss rate is proven for answers of a path, and within how much; None while nothing is."""
         asked = self.groups.asked(_nodes(path), self.most)

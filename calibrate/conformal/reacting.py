@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from calibrate.conformal.controlled import Controlled
 from calibrate.conformal.pit import Recalibration
 from calibrate.evidence.reactions import AMOUNT, Action, Reaction
 from calibrate.evidence.watching import Found
@@ -22,6 +23,13 @@ def discounted(known: Recalibration, found: Sequence[Found]) -> Recalibration:
     for one in found:
         if one.forgets:
             known = known.forgetting(one.within, AMOUNT[Action.SHORTEN])
+    return known
+
+
+def restarted(known: Controlled, found: Sequence[Found]) -> Controlled:
+    """Controllers that start anew at every node where a change was found."""
+    for one in found:
+        known = known.restarted(one.within)
     return known
 
 

@@ -16,7 +16,7 @@ from calibrate.conformal.ages import Ages, Lasted, groups_aged
 from calibrate.conformal.checked import checked
 from calibrate.conformal.controlled import Controlled
 from calibrate.conformal.pit import EDGES, Placed, Recalibration, Seen, passed_in, place_in
-from calibrate.conformal.reacting import discounted, spread, trusted
+from calibrate.conformal.reacting import discounted, restarted, spread, trusted
 from calibrate.conformal.remaining import Aging
 from calibrate.evidence.nearest import newer, newest_ns, provenance
 from calibrate.evidence.reactions import LEVEL, Action
@@ -154,7 +154,7 @@ class Calibrated:
             watching,
             self.ages.having([self._lasted(*one) for one in told]),
             newer(self.newest, changes),
-            self.controlled.after(changes, inner.pending, outcomes, self._curve),
+            restarted(self.controlled.after(changes, inner.pending, outcomes, self._curve), watching.found),
         )
 
     def _curve(self, asked: Asked) -> Array:
@@ -170,7 +170,7 @@ class Calibrated:
         waited = self.controlled.waiting.get(told.key)
         curve = waited.curve if waited is not None else self._curve(asked)
         at = [placed.u, *(passed_in(asked.mixed, asked.zero, age_s) for age_s in reached)]
-        ended, *used = np.interp(at, EDGES, curve).tolist()
+        ended, *used = self.controlled.answered(asked.path, np.interp(at, EDGES, curve)).tolist()
         return Lasted(groups, told.duration_s, told.ended, used, [max(ended - by, 0.0) / max(1.0 - by, 1e-9) for by in used])
 
     def _missed(self, told: Sequence[tuple[Told, Placed]]) -> dict[str, bool]:

@@ -122,6 +122,26 @@ def test_what_is_claimed_holds_against_whoever_chooses_outcomes(row: Asked) -> N
     assert 1 == known.most
 
 
+def test_what_is_asked_and_what_is_answered_are_each_other_s_inverse(row: Asked) -> None:
+    known = Controlled()
+    assert_array_equal(GRID, known.answered(row.path, GRID))
+    for i in range(60):
+        known = done(begun(known, row, f"{i}"), row, f"{i}", (i * 0.618) % 1.0)
+    assert_allclose(GRID, known.answered(row.path, known.levels(row.path, GRID)), atol=1e-9)
+
+
+def test_controllers_start_anew_where_a_change_was_found(row: Asked) -> None:
+    known = Controlled()
+    for i in range(40):
+        known = done(begun(known, row, f"{i}"), row, f"{i}", 0.99)
+    phase, host = row.path[0], row.path[3]
+    anew = known.restarted([host, "another node"])
+    assert (0.0, 0.0) == (anew.groups.states[host].n[0], anew.groups.states[host].offset[0])
+    assert_allclose(0.1, anew.groups.states[host].served()[0, PLACE])
+    assert known.groups.states[phase] is anew.groups.states[phase]
+    assert known is known.restarted(["another node"])
+
+
 def test_nothing_is_claimed_while_as_many_are_waited_for_as_have_ended(row: Asked) -> None:
     known = begun(Controlled(), row, *(f"w{i}" for i in range(500)))
     for i in range(500):
