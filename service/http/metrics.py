@@ -130,7 +130,11 @@ class _Now(Collector):
             ("upkeep_lag_commits", "Commits (count) that upkeep has not looked at.", max(0, last_commit - lineup.derived_to)),
             ("last_fit_seconds", "How long the last background fit took, s.", lineup.fits.last_s if lineup.fits.n else None),
             ("challenged_questions", "Questions (count) that challengers answered.", lineup.challenged.asked),
-            ("challenged_dropped", "Questions (count) not put to challengers: too many came at once.", lineup.challenged.dropped),
+            (
+                "unchallenged_questions",
+                "Questions (count) not put to challengers: too many came at once.",
+                lineup.challenged.dropped,
+            ),
             ("running_attempts", "Attempts (count) that have not ended.", len(lineup.running)),
             ("model_age_seconds", "Since the serving model was fitted, s; it learns on between fits.", self._model_age_s()),
         )

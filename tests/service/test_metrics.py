@@ -15,7 +15,10 @@ from tests.service.living import Served, until
 
 SEEN = next(run for run in runs(80, seed=7) if run.attempt.host == "north" and run.events[-1].kind == "resource_released")
 KNOWN = Context.of(SEEN.attempt.model_dump()).known()
-UNITS = ("seconds", "bytes", "rows", "items", "commits", "attempts", "ratio", "number", "answers", "fds")
+UNITS = (
+    *("seconds", "bytes", "rows", "items", "commits", "attempts", "ratio", "number", "answers", "fds"),
+    *("fits", "workers", "restarts", "questions"),
+)
 STATES = {"phasecast_ready", "phasecast_troubled"}
 """Either 0 or 1: without a unit."""
 

@@ -166,6 +166,14 @@ def test_a_name_can_not_break_out_of_the_page(filled: Path) -> None:
     assert len(made) < 10_000_000
 
 
+DRAWN_OR_TOLD = """all => [
+    all.map(one => one.querySelectorAll('.main-svg').length > 0),
+    all.map(one => one.parentElement.querySelector('.note').checkVisibility()),
+]"""
+NO_PLOT = """[...document.querySelectorAll('#sections .plot')].filter(one => one.hidden)
+    .map(one => one.parentElement.querySelector('h2').textContent)"""
+
+
 @pytest.mark.browser
 @pytest.mark.skipif(not CHROMIUM.exists(), reason=f"{CHROMIUM} is not installed")
 def test_opened_from_disk_it_draws_every_plot_and_asks_nobody(filled: Path, tmp_path: Path) -> None:
@@ -178,15 +186,16 @@ def test_opened_from_disk_it_draws_every_plot_and_asks_nobody(filled: Path, tmp_
         seen.on("pageerror", lambda error: wrong.append(str(error)))
         seen.on("request", lambda request: request.url.startswith(("file:", "data:")) or wrong.append(request.url))
         seen.goto(f"file://{tmp_path / 'r.html'}#asked=while_running&level=0.5")
-        plots = seen.locator("#sections .plot").evaluate_all(
-            "all => all.map(one => one.querySelectorAll('.main-svg').length > 0)"
-        )
-        assert [True] * 10 == plots
+        drawn, told = seen.locator("#sections .plot").evaluate_all(DRAWN_OR_TOLD)
+        assert [not plot for plot in drawn] == told  # of a plot that has nothing to draw it is said
+        assert (10, 8) == (len(drawn), sum(drawn))  # answers given while running have no simple forecasts beside them
         assert ["Shows", "Good", "If not"] * 12 == seen.locator(".words dt").all_text_contents()
         assert ("while_running", "0.5") == tuple(seen.locator(f"#{name}").input_value() for name in ("asked", "level"))
         assert "0 of 6" in seen.locator("#coverage-under").inner_text()
         assert seen.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
         seen.get_by_label("Answers asked for").select_option("at_start")
+        seen.wait_for_function("document.querySelectorAll('#sections .main-svg').length > 0 && " + NO_PLOT + ".length === 1")
+        assert ["Plans"] == seen.evaluate(NO_PLOT)
         assert "</script><img src=x>" in seen.locator("#coverage-under").inner_text()
         assert 0 == seen.locator("main img").count()
         dark = seen.evaluate("getComputedStyle(document.body).backgroundColor")
