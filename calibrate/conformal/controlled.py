@@ -71,7 +71,7 @@ class Controlled:
     def restarted(self, nodes: Sequence[str]) -> Controlled:
         """Controllers of these nodes as they start: to make up for misses of before a change would be wrong after it."""
         known = {node: Levels.start() for node in nodes if node in self.groups.states}
-        return replace(self, groups=Groups({**self.groups.states, **known})) if known else self
+        return replace(self, groups=Groups(self.groups.states.having(known))) if known else self
 
     def claim(self, path: Sequence[str]) -> tuple[float | None, float]:
         """The level whose long-run miss rate is proven for answers of a path, and within how much; None while nothing is."""
@@ -100,8 +100,10 @@ class Controlled:
                 if one is not None:
                     learned.append(one)
                     waiting[change.key] = replace(waiting[change.key], past=one.told.u)
-        kept = {key: one for key, one in waiting.items() if key in pending}
-        return Controlled(self.groups.after(learned), kept, most)
+        for change in changes:
+            if change.key not in pending:
+                waiting.pop(change.key, None)
+        return Controlled(self.groups.after(learned), waiting, most)
 
     def _now(self, asked: Asked, curve: Array) -> Waiting:
         states = self.groups.along(_nodes(asked.path))

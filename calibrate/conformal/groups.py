@@ -6,18 +6,17 @@ seen enough.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from types import MappingProxyType
 
 import numpy as np
 
 from calibrate.conformal.levels import End, served_at
 from calibrate.conformal.mixture import CONTROLLED, Levels, Told, fold
+from predictors.layered import Layered
 
 LEAST = 20
 """Outcomes a node needs to answer for itself; below, its parent does."""
-_NOTHING: Mapping[str, Levels] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +49,7 @@ class Learned:
 class Groups:
     """States by node key."""
 
-    states: Mapping[str, Levels] = field(default_factory=lambda: _NOTHING)
+    states: Layered[str, Levels] = field(default_factory=Layered)
 
     def along(self, path: Sequence[str]) -> Levels:
         """States from root to leaf, a row each, the parent's where a node is new; kept with an answer, they judge its outcome."""
@@ -88,4 +87,4 @@ class Groups:
                 told.append(one.told)
                 whose.append(place[node])
         after = fold(Levels.stack(now), told, Levels.stack(asked), np.array(whose, dtype=np.intp))
-        return Groups(MappingProxyType({**self.states, **{node: after.row(row) for node, row in place.items()}}))
+        return Groups(self.states.having({node: after.row(row) for node, row in place.items()}))

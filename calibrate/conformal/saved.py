@@ -69,7 +69,7 @@ def _controlled(header: Mapping[str, Any], arrays: Mapping[str, Any]) -> Control
     if "controllers" not in header:
         return Controlled()
     return Controlled(
-        Groups(ensemblefile.unpack_mapping("controllers", header["controllers"], arrays, Levels)),
+        Groups(Layered(ensemblefile.unpack_mapping("controllers", header["controllers"], arrays, Levels))),
         ensemblefile.unpack_mapping("waiting", header["waiting"], arrays, Waiting),
         header["most"],
     )
