@@ -54,6 +54,7 @@ class Fits:
 class Lineup:
     """The published state. `clock_id` names this machine's monotonic clock, read by `monotonic_ns`.
 
+    `learned_to` is the commit of the newest observations learned, `looked_to` the one up to which nothing is left to learn.
     `trouble` says what stopped the last round of upkeep, None while all is well. `gather` brings answers that other
     processes have given by now into `ledger`.
     """
@@ -70,6 +71,7 @@ class Lineup:
     intake: Intake = field(default_factory=Intake)
     derived_to: int = 0
     learned_to: int = 0
+    looked_to: int = 0
     trouble: str | None = None
     monotonic_ns: Callable[[], int] = time.monotonic_ns
     gather: Callable[[], None] = lambda: None

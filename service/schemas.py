@@ -271,7 +271,7 @@ class ReadyOut(BaseModel):
     model_id: str | None
     phases: list[str]
     last_commit: int
-    learned_to: int
+    learned_to: Annotated[int, Field(description="Whatever became known up to this commit is in the answers.")]
     ledger_pending: int
     trouble: Annotated[str | None, Field(description="What stopped the last round of upkeep; null while all is well.")]
     share_calibrated: Annotated[float, Field(description="Share of the newest 1,000 answers that had status `calibrated`.")]

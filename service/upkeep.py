@@ -87,6 +87,8 @@ class Upkeep:
             ledger.extendleft(reversed(taken))
             self._whole = False
             raise
+        if not self._behind:
+            self._lineup.looked_to = newest  # whatever it held is learned, also where it held nothing to learn from
         self._swap()
         calibrated = self._lineup.calibrated
         self._noted.keep(self._reader, calibrated.model if calibrated is not None else None)

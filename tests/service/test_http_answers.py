@@ -132,6 +132,14 @@ def test_ready_names_what_it_knows(http: httpx.Client) -> None:
     assert told["learned_to"] <= told["last_commit"]
 
 
+def test_commits_that_hold_nothing_to_learn_from_are_passed_too(http: httpx.Client) -> None:
+    answered(
+        http.post("/v1/predict", json={"contexts": [KNOWN], "phases": ["service"]})
+    )  # kept in a commit of its own, after which nothing comes
+    until(lambda: not http.get("/readyz").json()["ledger_pending"])
+    until(lambda: (told := http.get("/readyz").json())["learned_to"] == told["last_commit"])
+
+
 def test_every_example_of_the_documentation_works(http: httpx.Client) -> None:
     described = http.get("/openapi.json").json()["paths"]
     calls_of = {(method.upper(), path): call for path, methods in described.items() for method, call in methods.items()}
