@@ -1,8 +1,8 @@
 """Level controllers around the calibrated model: which level to answer with so that advertised levels come true in the long run.
 
 Nodes are the phase and the host within it. What was asked when a row began is kept until its outcome is known, and judges it.
-Of rows that began at one instant each counts for less: on its own each would be told the same thing a thousand times, and an
-unclipped controller would take a thousand answers to come back. What is proven is proven of the weighted share of misses.
+Rows that began at one instant count once together, as they do in recalibration: else a controller would be told the same thing a
+thousand times, and unclipped would take a thousand answers to come back. What is proven is proven of the weighted share of misses.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from predictors.model import Change
 from telemetry.words import Ended
 
 NODES = tuple(JUDGED.index(name) for name in ("phase", "host"))
-RHO = 0.3
+RHO = 1.0
 """Correlation of misses of rows asked at one instant: m of them count as m / (1 + RHO (m - 1))."""
 _KNOTS: Array = np.array([0.0, *ADVERTISED, 1.0])
 CurveOf = Callable[[Asked], Array]
