@@ -2,7 +2,7 @@
 
 Nodes are the phase and the host within it. What was asked when a row began is kept until its outcome is known, and judges it.
 Rows that began at one instant count once together, as they do in recalibration: else a controller would be told the same thing a
-thousand times, and unclipped would take a thousand answers to come back. What is proven is proven of the weighted share of misses.
+thousand times, and take a thousand answers to come back. What is proven is proven of the weighted share of misses.
 """
 
 from __future__ import annotations
