@@ -122,7 +122,7 @@ def test_ledger_rows_tokens_and_tables_come_out_of_their_records(line: tuple[soc
 
 
 def test_orders_survive_the_command_line() -> None:
-    orders = Orders(3, 4, "/tmp/x y/owner.socket", "it's.duckdb", "::1", require_token=True, rate_per_s=None, log_format="json")
+    orders = Orders(3, 4, "x y/owner.socket", "it's.duckdb", "::1", require_token=True, rate_per_s=None, log_format="json")
     assert orders == orders_of(command(orders)[-1])
 
 
