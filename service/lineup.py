@@ -76,6 +76,11 @@ class Lineup:
     monotonic_ns: Callable[[], int] = time.monotonic_ns
     gather: Callable[[], None] = lambda: None
 
+    @property
+    def passed_to(self) -> int:
+        """Commit up to which whatever became known is in the answers."""
+        return max(self.learned_to, self.looked_to)
+
     def reliability_of(self, question: str) -> Reliability:
         """How earlier composite answers of this kind turned out."""
         return self.reliability.get(question, Reliability())

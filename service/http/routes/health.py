@@ -41,7 +41,7 @@ def readiness(at: Running) -> ReadyOut:
         model_id=serving.model_id if serving else None,
         phases=list(serving.model.phases) if serving else [],
         last_commit=at.store.last_commit,
-        learned_to=max(at.lineup.learned_to, at.lineup.looked_to),
+        learned_to=at.lineup.passed_to,
         ledger_pending=len(at.lineup.ledger),
         trouble=lost or at.lineup.trouble,
         share_calibrated=at.metrics.share_calibrated,

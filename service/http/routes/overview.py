@@ -41,7 +41,7 @@ def get_overview(request: Request) -> OverviewOut:
         phases=list(serving.model.phases) if serving else [],
         last_commit=commit,
         last_commit_ns=committed_ns,
-        learned_to=max(at.lineup.learned_to, at.lineup.looked_to),
+        learned_to=at.lineup.passed_to,
         as_of_commit=serving.model.commit if serving else None,
         ledger_pending=len(at.lineup.ledger),
         ended=ended,
