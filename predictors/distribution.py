@@ -147,13 +147,16 @@ class HazardForm(Distribution):
 
 
 class Residual(HazardForm):
-    """T - e given T > e, by H(e + x) - H(e): the conditional law, never the mean minus e clipped at zero."""
+    """T - e given T > e, by H(e + x) - H(e): the conditional law, never the mean minus e clipped at zero.
+
+    `used` is H(e), shape (n_contexts, 1).
+    """
 
     def __init__(self, whole: HazardForm, elapsed_s: Array) -> None:
         self.whole = whole
         self.elapsed_s = elapsed_s
         self.support = whole.support
-        self._used = whole.cumulative_hazard(elapsed_s[:, None])
+        self.used = whole.cumulative_hazard(elapsed_s[:, None])
 
     @property
     def n_contexts(self) -> int:
@@ -162,11 +165,11 @@ class Residual(HazardForm):
 
     def cumulative_hazard(self, t_s: Array) -> Array:
         """H(e + t) - H(e)."""
-        return np.maximum(self.whole.cumulative_hazard(self.elapsed_s[:, None] + t_s) - self._used, 0.0)
+        return np.maximum(self.whole.cumulative_hazard(self.elapsed_s[:, None] + t_s) - self.used, 0.0)
 
     def inverse_hazard(self, h: Array) -> Array:
         """H^-1(H(e) + h) - e."""
-        return np.maximum(self.whole.inverse_hazard(self._used + h) - self.elapsed_s[:, None], 0.0)
+        return np.maximum(self.whole.inverse_hazard(self.used + h) - self.elapsed_s[:, None], 0.0)
 
     def residual(self, elapsed_s: ArrayLike) -> Distribution:
         """Waiting longer: the ages add up."""

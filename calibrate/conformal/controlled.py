@@ -86,7 +86,7 @@ class Controlled:
         curve: CurveOf,
     ) -> Controlled:
         """Knowing also `changes`: `pending` are rows that wait after them, `told` outcomes among them as (key, row, level)."""
-        ended = {key: (asked, u) for key, asked, u in told}
+        ended = {key: u for key, _, u in told}
         waiting = dict(self.waiting)
         rows = {key: asked for key, asked, _ in told} | {c.key: pending[c.key] for c in changes if c.key in pending}
         for key, asked in rows.items():
@@ -109,14 +109,14 @@ class Controlled:
         states = self.groups.along(_nodes(asked.path))
         return Waiting(curve, states.n, states.alpha, states.share, states.offset)
 
-    def _learned(self, change: Change, asked: Asked, ended: tuple[Asked, float] | None, kept: Waiting) -> Learned | None:
+    def _learned(self, change: Change, asked: Asked, ended: float | None, kept: Waiting) -> Learned | None:
         """What a change tells the controllers of a row; None where it tells nothing."""
         if change.ended == Ended.RUNNING and change.duration_s <= 0.0:
             return None
         if change.ended == Ended.RUNNING:
             raw, known = passed_in(asked.mixed, asked.zero, change.duration_s), Known.RUNNING
         elif ended is not None and change.ended != Ended.FAILED:
-            raw, known = ended[1], Known.ENDED if change.ended == Ended.COMPLETED else Known.LOST
+            raw, known = ended, Known.ENDED if change.ended == Ended.COMPLETED else Known.LOST
         else:
             return None
         u = float(np.interp(raw, EDGES, kept.curve))

@@ -27,9 +27,10 @@ class Aging(GridHazard):
     def residual(self, elapsed_s: ArrayLike) -> Distribution:
         """Remaining time of attempts still running at elapsed_s, recalibrated where outcomes at such an age are known."""
         elapsed = np.broadcast_to(np.asarray(elapsed_s, dtype=np.float64), (self.n_contexts,))
-        used = self.cdf(elapsed[:, None])[:, 0]
+        conditional = Residual(self, elapsed)
+        used = -np.expm1(-conditional.used[:, 0])
         asked = zip(self.groups, elapsed.tolist(), used.tolist(), strict=True)
-        return Remaining(self, elapsed, tuple(self.ages.at(*one) for one in asked))
+        return Remaining(self, conditional, tuple(self.ages.at(*one) for one in asked))
 
 
 class Remaining(HazardForm):
@@ -38,11 +39,11 @@ class Remaining(HazardForm):
     Where there is no R the law is the conditional one.
     """
 
-    def __init__(self, whole: Aging, elapsed_s: Array, come_true: tuple[Array | None, ...]) -> None:
+    def __init__(self, whole: Aging, conditional: Residual, come_true: tuple[Array | None, ...]) -> None:
         self.whole = whole
-        self.elapsed_s = elapsed_s
+        self.elapsed_s = conditional.elapsed_s
         self.support = whole.support
-        self._conditional = Residual(whole, elapsed_s)
+        self._conditional = conditional
         self._come_true = come_true
 
     @property
@@ -78,7 +79,8 @@ class Remaining(HazardForm):
 
     def take(self, index: NDArray[np.intp]) -> Distribution:
         """The contexts at `index`."""
-        return Remaining(self.whole.take(index), self.elapsed_s[index], tuple(self._come_true[i] for i in index))
+        whole = self.whole.take(index)
+        return Remaining(whole, Residual(whole, self.elapsed_s[index]), tuple(self._come_true[i] for i in index))
 
 
 def moved(h: Array, given: Sequence[float] | Array, read: Sequence[float] | Array) -> Array:
