@@ -21,18 +21,19 @@ from predictors.contexts import Context, groups_of, judged_path, novelty
 from predictors.distribution import GRID, Array, Support
 from predictors.experts.asked import Asked, Told
 from predictors.experts.forest import Forest
-from predictors.experts.histories import MIDDLE, WIDE, Histories, Learning, speaks_for
+from predictors.experts.histories import HIGH, LOW, MIDDLE, SPREAD, WIDE, Histories, Learning, speaks_for
 from predictors.experts.imputed import beyond
 from predictors.experts.lessons import Lessons
+from predictors.experts.pace import Pace, Ran
 from predictors.grids import Curve, GridHazard
 from predictors.hazards import HierarchicalHazards
 from predictors.joint.dependence import Dependence
 from predictors.model import Change
 from telemetry.words import Ended
 
-EXPERTS = ("hazards", "median_of_nine", "moving_average", "configuration", "phase", "forest")
-PRIOR: Array = np.array([3.0, 1.0, 1.0, 1.0, 1.0, 1.0]) / 8.0
-"""Weights before any outcome is known: the model of record first."""
+EXPERTS = ("hazards", "median_of_nine", "moving_average", "configuration", "phase", "forest", "nowcast")
+PRIOR: Array = np.array([2.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0]) / 8.0
+"""Weights before any outcome is known: the model of record first, a third of it with hosts as they are just now."""
 MEMO = 20_000
 """Answers remembered until something is learned."""
 CROWD = 8
@@ -57,6 +58,7 @@ class Ensemble:
     histories: Histories = field(default_factory=Histories)
     weights: Weights = field(default_factory=lambda: Weights(PRIOR))
     lessons: Lessons = field(default_factory=Lessons)
+    pace: Pace = field(default_factory=Pace)
     pending: Mapping[str, Asked] = field(default_factory=dict)
     told: tuple[Told, ...] = ()
     memo: dict[tuple[Context, str], Asked] = field(default_factory=dict, repr=False, compare=False)
@@ -139,6 +141,7 @@ class Ensemble:
             experts[3], experts[4] = shrunk, whole
         if np.isfinite(grown[0]) and not early:
             experts[5] = centre + grown
+        experts[6] = self.pace.moved(pair[0].host, record)
         path = judged_path(*pair, novelty(self.histories.known(*pair)))
         weights = self.weights.at(path)
         kept = experts.astype(np.float32)
@@ -162,7 +165,7 @@ class Ensemble:
         """The model that also knows `changes` up to `commit`: new rows are asked first, then outcomes are taken in, in order."""
         corrected = {change.key for change in changes if change.sign < 0 and change.ended != Ended.RUNNING}
         pending = {**self.pending, **self._begun([change for change in changes if change.key not in corrected])}
-        learning, judged, lessons, told = Learning(self.histories), [], [], []
+        learning, judged, lessons, told, ran = Learning(self.histories), [], [], [], []
         for change in changes:
             if change.sign < 0 or change.ended == Ended.RUNNING or change.key in corrected or change.key not in pending:
                 continue
@@ -171,6 +174,8 @@ class Ensemble:
             told.append(Told(change.key, asked, change.duration_s, completed))
             if change.ended == Ended.FAILED or change.duration_s <= 0.0:
                 continue
+            if change.started_ns is not None and change.context.host is not None:
+                ran.append(_ran(change, asked))
             log_time = float(np.log(change.duration_s)) if completed else beyond(asked.mixed, change.duration_s, change.key)
             speaks = speaks_for(asked.crowd[-1], change.key)
             learning.take(asked.context, asked.phase, log_time, asked.centre, asked.centres, speaks=speaks)
@@ -183,6 +188,7 @@ class Ensemble:
             histories=learning.done() if judged else self.histories,
             weights=self.weights.having(judged) if judged else self.weights,
             lessons=self.lessons.having(lessons),
+            pace=self.pace.having(ran),
             pending=pending,
             told=tuple(told),
             memo={},
@@ -203,7 +209,8 @@ class Ensemble:
 
     def refounded(self, record: HierarchicalHazards, forest: Forest | None) -> Ensemble:
         """The same memory over experts fitted anew."""
-        return replace(self, record=record, forest=forest if forest is not None else self.forest, told=(), memo={})
+        pace = self.pace.refitted(lambda contexts, phases: _centres(record, contexts, phases))
+        return replace(self, record=record, forest=forest if forest is not None else self.forest, pace=pace, told=(), memo={})
 
 
 def furthest(whole: Array | None, n: int, middle: float) -> Array:
@@ -217,6 +224,22 @@ def furthest(whole: Array | None, n: int, middle: float) -> Array:
         return np.full(len(GRID), np.inf)
     reached = (GRID > TAIL) & (n / (n + 1.0) >= GRID)
     return np.where(reached, whole + max(middle - float(whole[MIDDLE]), 0.0), np.inf)
+
+
+def _ran(change: Change, asked: Asked) -> tuple[Ran, float, float]:
+    """An outcome as it bears on its host's pace, with the median and the spread that the model of record had given."""
+    at_s = (change.started_ns or 0) / 1e9 + change.duration_s
+    ran = Ran(change.context, change.phase, float(np.log(change.duration_s)), at_s, change.ended == Ended.COMPLETED)
+    return ran, asked.centre, float(asked.features[SPREAD])
+
+
+def _centres(record: HierarchicalHazards, contexts: Sequence[Context], phases: Sequence[str]) -> tuple[Array, Array]:
+    """Median, and distance from the tenth to the ninetieth percentile, of each pair's log time: shape (n,) both."""
+    places: dict[tuple[Context, str], int] = {}
+    index = [places.setdefault(pair, len(places)) for pair in zip(contexts, phases, strict=True)]
+    curves = record.predict([context for context, _ in places], [phase for _, phase in places]).curves
+    found = np.array([_positive(curve, float(-np.expm1(-curve.atom)))[[LOW, MIDDLE, HIGH]] for curve in curves])[index]
+    return found[:, 1], found[:, 2] - found[:, 0]
 
 
 def _positive(curve: Curve, zero: float) -> Array:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import Any, TypeVar
 
 import numpy as np
@@ -16,8 +17,10 @@ from predictors.experts.asked import Asked
 from predictors.experts.forest import Forest
 from predictors.experts.histories import FEATURES, Centres, Histories, Mean, Recent
 from predictors.experts.lessons import Lessons
+from predictors.experts.pace import Pace, Ran
 from predictors.experts.windows import Window
 from predictors.layered import Layered
+from predictors.nowcast import Host, Memory, cast_of
 from telemetry.errors import DamagedStore
 
 V = TypeVar("V")
@@ -44,6 +47,7 @@ def pack(model: Ensemble, arrays: Arrays) -> dict[str, Any]:
         "windows": _pack_windows(histories.windows, arrays),
         "typical": [[phase, *known] for phase, known in histories.typical.items()],
         "pending": pack_mapping("pending", model.pending, arrays),
+        "pace": _pack_pace(model.pace, arrays),
     } | _SHAPES
 
 
@@ -65,6 +69,7 @@ def unpack(told: Mapping[str, Any], arrays: Mapping[str, Any]) -> Ensemble:
         weights=Weights(arrays["weights.prior"], Layered(unpack_mapping("weights", told["weights"], arrays, Losses))),
         lessons=Lessons(list(zip(arrays["lessons.features"], arrays["lessons.residual"].tolist(), strict=True))),
         pending=unpack_mapping("pending", told["pending"], arrays, Asked, context=Context, centres=Centres),
+        pace=_unpack_pace(told["pace"], arrays),
     )
 
 
@@ -78,6 +83,22 @@ def unpack_mapping(
 ) -> dict[str, V]:
     """The mapping that `pack_mapping` took apart, in the same order."""
     return dict(zip(told["keys"], columns.unpack(at, told["columns"], arrays, kind, **nested), strict=True))
+
+
+def _pack_pace(pace: Pace, arrays: Arrays) -> dict[str, Any]:
+    told: dict[str, Any] = {"clock_s": pace.clock_s, "recent": columns.pack("pace", pace.recent, arrays)}
+    if pace.cast is not None:
+        told |= {"memory": asdict(pace.cast.memory), "unit": pace.cast.unit}
+        told["hosts"] = pack_mapping("hosts", pace.cast.hosts, arrays)
+    return told
+
+
+def _unpack_pace(told: Mapping[str, Any], arrays: Mapping[str, Any]) -> Pace:
+    recent = tuple(columns.unpack("pace", told["recent"], arrays, Ran, context=Context))
+    if "memory" not in told:
+        return Pace(None, recent, told["clock_s"])
+    hosts = unpack_mapping("hosts", told["hosts"], arrays, Host)
+    return Pace(cast_of(Memory(**told["memory"]), told["unit"], hosts), recent, told["clock_s"])
 
 
 def _pack_windows(windows: Mapping[str, Window], arrays: Arrays) -> list[str]:

@@ -6,14 +6,13 @@ A host's long-run speed is in the centre already, so z is drawn to 0. Its clock 
 a random step of variance 2 tau^2 / `outcomes`, a second by one of 2 tau^2 / `seconds`, and after `seconds` of silence only 1 / e
 of what was known still counts: a silent night ages it. A filter on a grid of levels (`host_levels`) takes each outcome by its
 likelihood: Huber's near the level and bounded far from it, so that one stall moves little while a slow-down of all outcomes is
-followed at once; a bound ("lasted longer than this") by the probability of passing it. Runs still going are no part of the state:
-they bear on it while they last.
+followed at once; a bound ("lasted longer than this") by the probability of passing it.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
@@ -21,12 +20,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import log_ndtr
 
-from predictors.contexts import Context
 from predictors.distribution import Array
 from predictors.host_levels import Levels, levels_of
-from predictors.model import Change
 from telemetry.errors import BadField
-from telemetry.words import Ended
 
 HUBER = 2.0
 """Scales from the level beyond which an outcome weighs by its distance, not by the square of it."""
@@ -41,31 +37,14 @@ class HostOutcome:
     """What one phase of an attempt tells about its host at `at_s`, when it ended or was last seen (any clock shared by all).
 
     `residual` is log time minus the centre for its context and `scale` its standard deviation while the host is as usual. Phases
-    that have not completed are known to have lasted longer. `sign` -1 takes back a version that was told before.
+    that have not completed are known to have lasted longer.
     """
 
     host: str
     at_s: float
     residual: float
     scale: float
-    ended: Ended = Ended.COMPLETED
-    sign: int = 1
-
-
-def told(
-    changes: Sequence[Change], at_s: Sequence[float], place: Callable[[str, Context], tuple[float, float]]
-) -> list[HostOutcome]:
-    """What changes of observations, one time each, tell about hosts; `place` gives centre and scale of a phase's log time.
-
-    Phases of unknown hosts and of zero length tell nothing of a host's pace.
-    """
-    outcomes = []
-    for change, time_s in zip(changes, at_s, strict=True):
-        if change.context.host is not None and change.duration_s > 0.0:
-            centre, scale = place(change.phase, change.context)
-            residual = math.log(change.duration_s) - centre
-            outcomes.append(HostOutcome(change.context.host, time_s, residual, scale, change.ended, change.sign))
-    return outcomes
+    completed: bool = True
 
 
 @dataclass(frozen=True)
@@ -88,25 +67,25 @@ LEARN_FROM, FOLD = 1000, 100
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """One host: relative density of its level at `at_s`, and what runs there as (residual, scale)."""
+    """One host: relative density of its level at `at_s`."""
 
     at_s: float
     density: Array
-    running: tuple[tuple[float, float], ...] = ()
 
 
 @dataclass(frozen=True)
 class NowCast:
-    """Levels of all hosts. Values never change: `after` makes the next one."""
+    """Levels of all hosts, for residuals of scale `unit`. Values never change: `after` makes the next one."""
 
     memory: Memory
+    unit: float
     levels: Levels
     hosts: Mapping[str, Host] = field(default_factory=lambda: MappingProxyType({}))
 
     def after(self, outcomes: Sequence[HostOutcome]) -> NowCast:
         """The levels once `outcomes` are known, in their order; late ones count for what they still say.
 
-        BadField where a number is not finite or a scale not positive. Taking back a finished outcome does nothing.
+        BadField where a number is not finite or a scale not positive.
         """
         hosts = dict(self.hosts)
         for outcome in outcomes:
@@ -117,9 +96,7 @@ class NowCast:
     def state(self, host: str | None, at_s: float) -> tuple[float, float]:
         """Mean and variance of a host's level at `at_s`: log time by which it is slower than in the long run."""
         known = self._host(host or "", at_s, self.hosts)
-        density = self._aged(known.density, at_s - known.at_s, 0)
-        said = sum((_beyond(self.levels, *bound) for bound in known.running), np.zeros(len(density)))
-        return self.levels.moments(self.levels.normed(density * np.exp(said - said.max()))[0])
+        return self.levels.moments(self.levels.normed(self._aged(known.density, at_s - known.at_s, 0))[0])
 
     def _host(self, host: str, at_s: float, hosts: Mapping[str, Host]) -> Host:
         return hosts.get(host) or Host(at_s, np.ones(len(self.levels.level)))
@@ -131,16 +108,11 @@ class NowCast:
 
     def _next(self, host: Host, outcome: HostOutcome) -> tuple[Host, float]:
         """The host after one outcome, and the log likelihood of that outcome."""
-        bound = (outcome.residual, outcome.scale)
-        if outcome.ended == Ended.RUNNING:
-            return replace(host, running=_with(host.running, bound, outcome.sign)), 0.0
-        if outcome.sign < 0:
-            return host, 0.0
         later_s = outcome.at_s - host.at_s
-        said = (_near if outcome.ended == Ended.COMPLETED else _beyond)(self.levels, *bound)
+        said = (_near if outcome.completed else _beyond)(self.levels, outcome.residual, outcome.scale)
         likelihood = self._aged(np.exp(said), -later_s, 0) if later_s < 0.0 else np.exp(said)
         density, evidence = self.levels.normed(self._aged(host.density, later_s, 1) * likelihood)
-        return Host(max(outcome.at_s, host.at_s), density, host.running), math.log(evidence)
+        return Host(max(outcome.at_s, host.at_s), density), math.log(evidence)
 
 
 def fit(outcomes: Sequence[HostOutcome]) -> NowCast:
@@ -148,19 +120,25 @@ def fit(outcomes: Sequence[HostOutcome]) -> NowCast:
 
     Memories are compared by marginal likelihood at a few points, those of outcomes first and those of seconds then.
     """
-    finished = [outcome for outcome in outcomes if outcome.ended == Ended.COMPLETED and outcome.sign > 0]
+    finished = [outcome for outcome in outcomes if outcome.completed]
     unit = float(np.median([outcome.scale for outcome in finished])) if finished else 0.1
     chains, newest = {tau: levels_of(unit, tau * unit) for tau in TAUS}, finished[-LEARN_FROM:]
-    best = _best(STEADY, [Memory(tau, n, STEADY.seconds) for tau in TAUS for n in OUTCOMES], chains, newest)
-    best = _best(best, [replace(best, seconds=seconds) for seconds in SECONDS], chains, newest)
-    return NowCast(best, chains[best.tau]).after(_newest_of_each(outcomes))
+    blank = {tau: NowCast(replace(STEADY, tau=tau), unit, levels) for tau, levels in chains.items()}
+    best = _best(STEADY, [Memory(tau, n, STEADY.seconds) for tau in TAUS for n in OUTCOMES], blank, newest)
+    best = _best(best, [replace(best, seconds=seconds) for seconds in SECONDS], blank, newest)
+    return replace(blank[best.tau], memory=best).after(_newest_of_each(outcomes))
 
 
-def _best(held: Memory, others: Sequence[Memory], chains: Mapping[float, Levels], outcomes: Sequence[HostOutcome]) -> Memory:
+def cast_of(memory: Memory, unit: float, hosts: Mapping[str, Host]) -> NowCast:
+    """Levels of hosts as they were: what a file holds of them."""
+    return NowCast(memory, unit, levels_of(unit, memory.tau * unit), MappingProxyType(dict(hosts)))
+
+
+def _best(held: Memory, others: Sequence[Memory], blank: Mapping[float, NowCast], outcomes: Sequence[HostOutcome]) -> Memory:
     """The likeliest memory, if it is likelier than the one held by GAIN."""
-    found, most = held, _likelihood(NowCast(held, chains[held.tau]), outcomes) + GAIN
+    found, most = held, _likelihood(replace(blank[held.tau], memory=held), outcomes) + GAIN
     for memory in others:
-        if memory != held and (likelihood := _likelihood(NowCast(memory, chains[memory.tau]), outcomes)) > most:
+        if memory != held and (likelihood := _likelihood(replace(blank[memory.tau], memory=memory), outcomes)) > most:
             found, most = memory, likelihood
     return found
 
@@ -177,12 +155,12 @@ def _likelihood(blank: NowCast, outcomes: Sequence[HostOutcome]) -> float:
 
 
 def _newest_of_each(outcomes: Sequence[HostOutcome]) -> list[HostOutcome]:
-    """The newest finished outcomes of every host, and all that tells of running ones, in their order."""
+    """The newest outcomes of every host, in their order."""
     left: dict[str, int] = {}
     kept = []
     for outcome in reversed(outcomes):
-        left[outcome.host] = left.get(outcome.host, FOLD) - (outcome.ended != Ended.RUNNING)
-        if left[outcome.host] >= 0 or outcome.ended == Ended.RUNNING:
+        left[outcome.host] = left.get(outcome.host, FOLD) - 1
+        if left[outcome.host] >= 0:
             kept.append(outcome)
     return kept[::-1]
 
@@ -198,14 +176,6 @@ def _near(levels: Levels, residual: float, scale: float) -> Array:
 def _beyond(levels: Levels, bound: float, scale: float) -> Array:
     """Log probability of every level that a residual passes a bound, no lower than -MOST_SAID."""
     return np.asarray(np.maximum(log_ndtr((levels.level - bound) / scale), -MOST_SAID))
-
-
-def _with(running: tuple[tuple[float, float], ...], bound: tuple[float, float], sign: int) -> tuple[tuple[float, float], ...]:
-    """The running ones with one more, or without one that was told before."""
-    if sign > 0:
-        return (*running, bound)
-    place = next((i for i, other in enumerate(running) if other == bound), None)
-    return running if place is None else (*running[:place], *running[place + 1 :])
 
 
 def _checked(outcome: HostOutcome) -> None:

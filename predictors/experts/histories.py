@@ -37,6 +37,7 @@ LOW, HIGH = (int(np.argmin(np.abs(GRID - p))) for p in (0.1, 0.9))
 PHASE, FAMILY, WIDE, EXACT = (GROUPS.index(name) for name in ("phase", "family", "host+family+model", "configuration"))
 FEATURES = (*(f"{group} {what}" for group in GROUPS for what in ("fast", "slow", "n")), "place", "spread", "upper", *NUMBERS)
 FEATURES += ("median of nine", "last", "average of 8", "average of 30", "phase")
+SPREAD = FEATURES.index("spread")
 
 
 @dataclass(frozen=True, slots=True)
