@@ -9,6 +9,7 @@ import orjson
 from pydantic import TypeAdapter
 
 from predictors.contexts import Context
+from predictors.plans.forecast_need import Forecast
 from predictors.plans.graph import StageKind
 from telemetry.ledger import PlanAnswer
 
@@ -42,7 +43,7 @@ class ChanceQuestion:
 
 @dataclass(frozen=True, slots=True)
 class LatestStartQuestion:
-    """A load and when it is needed: draws, quantiles, or predecessors (their last end); `key` keys its draws."""
+    """A load and when it is needed: draws, quantiles, predecessors (their last end) or forecasts; `key` keys its draws."""
 
     load: PlannedStage
     delta: float
@@ -54,6 +55,7 @@ class LatestStartQuestion:
     levels: tuple[float, ...] = ()
     values_s: tuple[float, ...] = ()
     needed_by: tuple[str, ...] = ()
+    forecasts: tuple[Forecast, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

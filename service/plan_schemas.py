@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, Field, model_validator
 
+from service.forecast_needs import ForecastIn, WorkflowNowIn, ill_matched
 from service.schemas import ContextIn, Level, Name, Problem, Wire
 
 Seed = Annotated[
@@ -102,20 +103,27 @@ class ChanceRequest(Wire):
 
 
 class NeedIn(Wire):
-    """When a load is needed: joint samples, quantiles, or running predecessors (needed when the last of them ends)."""
+    """When a load is needed: joint samples, quantiles, running predecessors (needed when the last of them ends), or forecasts.
+
+    Of forecasts the earliest need counts, and `workflows` tells how the workflows they are about stand now.
+    """
 
     samples_s: Annotated[list[Finite], Field(min_length=1, max_length=100_000)] | None = None
     levels: Annotated[list[Level], Field(min_length=1, max_length=200)] | None = None
     values_s: Annotated[list[Finite], Field(min_length=1, max_length=200)] | None = None
     predecessors: Annotated[list[StageIn], Field(min_length=1, max_length=31)] | None = None
+    forecasts: Annotated[list[ForecastIn], Field(min_length=1, max_length=100)] | None = None
+    workflows: Annotated[tuple[WorkflowNowIn, ...], Field(max_length=100)] = ()
 
     @model_validator(mode="after")
     def _one_form(self) -> NeedIn:
         quantiles = self.levels is not None and self.values_s is not None
         if (self.levels is None) != (self.values_s is None):
             raise ValueError("levels and values_s go together")
-        if sum([self.samples_s is not None, quantiles, self.predecessors is not None]) != 1:
-            raise ValueError("give samples_s, or levels with values_s, or predecessors")
+        if sum([self.samples_s is not None, quantiles, self.predecessors is not None, self.forecasts is not None]) != 1:
+            raise ValueError("give samples_s, or levels with values_s, or predecessors, or forecasts")
+        if wrong := ill_matched(self.forecasts or [], self.workflows):
+            raise ValueError(wrong)
         return self
 
 
@@ -248,6 +256,13 @@ class LatestStartOut(BaseModel):
     model_id: str
     as_of_commit: int
     made_ns: int
+    p_needed: Annotated[
+        float | None, Field(description="Of forecasts: probability that any comes true. All else here is given that one does.")
+    ] = None
+    p_forecast_right: Annotated[
+        float | None,
+        Field(description="Of forecasts: probability that those which come true are right; otherwise the load is late."),
+    ] = None
 
 
 class LatestStartsOut(BaseModel):

@@ -20,6 +20,7 @@ from predictors.contexts import Context
 from predictors.distribution import Array, Support
 from predictors.joint.quantile_table import Timings, timings_of
 from predictors.plans.chance import COMPLETION_LEVELS, ONE_SIDED, Chance, Verdict, chances
+from predictors.plans.forecast_need import Foreseen, foreseen
 from predictors.plans.graph import Plan, Stage, StageKind
 from predictors.plans.latest_start import Safety, draw_need_and_load, latest_start, need_from_quantiles, need_from_samples
 from service.engine import Serving, judge
@@ -219,8 +220,10 @@ def ask_latest_starts(
 
 def _latest(found: Known, q: LatestStartQuestion, occasion: Occasion, place: int) -> PlanAnswered:
     """One latest start as JSON and ledger row."""
-    need, load, p_complete = _drawn(found, q, occasion.seed)
-    answer = latest_start(need, load, q.delta, independent=not q.predecessors, p_complete=p_complete)
+    seen = foreseen(q.forecasts, occasion.seed, q.key) if q.forecasts else None
+    need, load, p_complete = _drawn(found, q, seen, occasion.seed)
+    p_right = 1.0 if seen is None else seen.p_right
+    answer = latest_start(need, load, q.delta, independent=_assumed_independent(q), p_complete=p_complete * p_right)
     status, reasons = found.status((q.load, *q.predecessors))
     verdict: str = answer.safety
     if answer.safety is Safety.SAFE and (doubt := found.doubt((q.load, *q.predecessors), status, 1.0 - q.delta)):
@@ -243,6 +246,7 @@ def _latest(found: Known, q: LatestStartQuestion, occasion: Occasion, place: int
         "status": status,
         "reasons": reasons,
     }
+    told |= {} if seen is None else {"p_needed": seen.p_needed, "p_forecast_right": seen.p_right}
     mc_se = math.sqrt(answer.p_on_time * (1.0 - answer.p_on_time) / answer.n_scenarios)
     columns = {
         "question": "latest_start",
@@ -259,8 +263,15 @@ def _latest(found: Known, q: LatestStartQuestion, occasion: Occasion, place: int
     return found.answered(told, columns, q, occasion, place)
 
 
-def _drawn(found: Known, q: LatestStartQuestion, seed: int) -> tuple[Array, Array, float]:
+def _assumed_independent(q: LatestStartQuestion) -> bool:
+    """Whether need and load were not drawn together though both are uncertain."""
+    return not q.predecessors and not (q.forecasts and all(record.release_s is not None for record in q.forecasts))
+
+
+def _drawn(found: Known, q: LatestStartQuestion, seen: Foreseen | None, seed: int) -> tuple[Array, Array, float]:
     """Need and load in s, paired by scenario, and the load's probability of completing."""
+    if seen is not None:
+        return seen.need_s, *_load_alone(found, q, seed)
     if q.predecessors:
         plan = found.plan((*q.predecessors, q.load), q.key)
         return draw_need_and_load(plan, q.load.name, found.timings, seed, bend=found.serving.model.dependence.bend)

@@ -154,24 +154,39 @@ def need_from_quantiles(levels: ArrayLike, values_s: ArrayLike, seed: int, reque
 
     Linear in normal scores, the outer slopes going on beyond, but not below 0 s. A single quantile is a need known exactly.
     """
+    p, values = checked_quantiles(levels, values_s)
+    return quantiles_at(p, values, uniforms(_need_stream(seed, request), n_scenarios)[0])
+
+
+def checked_quantiles(levels: ArrayLike, values_s: ArrayLike) -> tuple[Array, Array]:
+    """Quantiles of a need as arrays; BadField where they cross or are no numbers."""
     p, values = np.asarray(levels, dtype=np.float64), np.asarray(values_s, dtype=np.float64)
     if p.ndim != 1 or len(p) == 0 or p.shape != values.shape or np.any((p <= 0.0) | (p >= 1.0)) or np.any(np.diff(p) <= 0.0):
         raise BadField("levels", levels, "give increasing levels between 0 and 1, one per value")
     if not np.all(np.isfinite(values)) or np.any(np.diff(values) < 0.0):
         raise BadField("values_s", values_s, "give finite quantiles in s that do not decrease")
-    z, at = ndtri(uniforms(_need_stream(seed, request), n_scenarios))[0], ndtri(p)
-    if len(p) == 1:
-        return np.full(n_scenarios, values[0])
-    left = np.clip(np.searchsorted(at, z) - 1, 0, len(p) - 2)
-    slope = np.diff(values) / np.diff(at)
-    return np.asarray(np.maximum(values[left] + slope[left] * (z - at[left]), min(0.0, values[0])))
+    return p, values
+
+
+def quantiles_at(levels: Array, values_s: Array, u: Array) -> Array:
+    """Need in s at uniforms u, from checked quantiles."""
+    if len(levels) == 1:
+        return np.full(u.shape, values_s[0])
+    z, at = ndtri(u), ndtri(levels)
+    left = np.clip(np.searchsorted(at, z) - 1, 0, len(levels) - 2)
+    slope = np.diff(values_s) / np.diff(at)
+    return np.asarray(np.maximum(values_s[left] + slope[left] * (z - at[left]), min(0.0, values_s[0])))
 
 
 def need_from_samples(samples_s: ArrayLike, seed: int, request: str, n_scenarios: int = SCENARIOS) -> Array:
     """Keyed draws, with replacement, of a need known by samples that were not drawn with our loads; shape (n_scenarios,)."""
-    samples = _draws("samples_s", samples_s)
-    place = (uniforms(_need_stream(seed, request), n_scenarios)[0] * len(samples)).astype(np.intp)
-    return np.asarray(samples[np.minimum(place, len(samples) - 1)])
+    return samples_at(_draws("samples_s", samples_s), uniforms(_need_stream(seed, request), n_scenarios)[0])
+
+
+def samples_at(samples_s: Array, u: Array) -> Array:
+    """One of the samples at each of uniforms u."""
+    place = (u * len(samples_s)).astype(np.intp)
+    return np.asarray(samples_s[np.minimum(place, len(samples_s) - 1)])
 
 
 def _need_stream(seed: int, request: str) -> Keys:

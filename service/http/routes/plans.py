@@ -14,8 +14,10 @@ from fastapi.responses import Response
 from starlette.concurrency import run_in_threadpool
 
 from predictors.contexts import Context
+from predictors.plans.forecast_need import Forecast
 from predictors.plans.graph import StageKind
 from service.engine import Serving
+from service.forecast_needs import must_stand
 from service.http.limits import body_of
 from service.http.openapi import takes
 from service.http.problems import document_of
@@ -28,6 +30,7 @@ from service.plan_schemas import (
     LatestStartIn,
     LatestStartRequest,
     LatestStartsOut,
+    NeedIn,
     PlanIn,
     ScenariosOut,
     ScenariosRequest,
@@ -208,8 +211,9 @@ def _chance(at: Answering, plan: PlanIn) -> ChanceQuestion:
 def _latest_start(at: Answering, question: LatestStartIn) -> LatestStartQuestion:
     """A load keyed likewise; predecessors named by id are those its outcome is compared with."""
     before = question.need.predecessors or []
+    load = _stage(at, question.load)
     return LatestStartQuestion(
-        load=_stage(at, question.load),
+        load=load,
         delta=question.delta,
         key=question.question_id or _content_key(question),
         question_id=question.question_id,
@@ -219,7 +223,16 @@ def _latest_start(at: Answering, question: LatestStartIn) -> LatestStartQuestion
         levels=tuple(question.need.levels or ()),
         values_s=tuple(question.need.values_s or ()),
         needed_by=tuple(stage.running_attempt_id for stage in before if stage.running_attempt_id is not None),
+        forecasts=_forecasts(question.need, load.context or Context()),
     )
+
+
+def _forecasts(need: NeedIn, load: Context) -> tuple[Forecast, ...]:
+    """Forecast records that stand; BadField tells of one that does not."""
+    records, workflows = need.forecasts or [], {workflow.workflow_id: workflow for workflow in need.workflows}
+    must_stand(records, workflows, load.model, load.mode, time.time_ns())
+    told = {"release_s", "samples_s", "levels", "values_s", "weight", "count", "confidence"}
+    return tuple(Forecast(one.workflow_id, one.invalidation_id, **one.model_dump(include=told)) for one in records)
 
 
 def _stage(at: Answering, stage: StageIn) -> PlannedStage:
