@@ -8,7 +8,7 @@ while serving.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -22,6 +22,7 @@ from predictors.experts import forest
 from predictors.experts.asked import Asked
 from predictors.frames import Frame
 from predictors.model import Change
+from predictors.resources import NONE, Rates
 from predictors.settings import FitSettings
 from telemetry.words import Ended
 
@@ -32,19 +33,25 @@ FIRST = 8
 SLICES = 12
 
 
-def found(frame: Frame, commit: int, settings: FitSettings) -> Calibrated:
-    """The model founded on a frame known as of `commit`. Deterministic to the bit."""
+def found(
+    frame: Frame, commit: int, settings: FitSettings, rates_at: Callable[[int], Rates] = lambda _commit: NONE
+) -> Calibrated:
+    """The model founded on a frame known as of `commit`. Deterministic to the bit.
+
+    `rates_at` gives the measured rates of hosts as known at a commit: a step knows of no profile that came after it.
+    """
     ended = np.flatnonzero(~frame.running)
     model: Calibrated | None = None
     for start, end in _steps(len(ended), FIRST * len(frame.phases)):
         known = ended[:start]
         if not frame.completed[known].any():
             continue
-        model = _fitted(model, hazards.fit(_part(frame, known), int(frame.known_from[known[-1]]), settings))
+        upto = int(frame.known_from[known[-1]])
+        model = _fitted(model, hazards.fit(_part(frame, known), upto, settings, rates_at(upto)))
         for rows in np.array_split(ended[start:end], SLICES):
             if len(rows):
                 model = _learned(model, frame, rows)
-    return _fitted(model, hazards.fit(frame, commit, settings))
+    return _fitted(model, hazards.fit(frame, commit, settings, rates_at(commit)))
 
 
 def _steps(n: int, first: int) -> Iterator[tuple[int, int]]:

@@ -14,6 +14,9 @@ refines the regimes, its component is estimated in each, pulled to the common on
 
 The variance left about a context's centre starts at sigma_k^2 per key and is reduced where its group was seen: with A the
 variance left in k and all keys it refines, precision P_g turns A into A / (1 + A P_g). A group never seen keeps all of it.
+
+Hosts with a measured profile start where their rates put them (`seeding`): m_g is shrunk to that start with the variance of hosts
+about their starts in the place of sigma_k^2, and a profiled host never seen stands at its start.
 """
 
 from __future__ import annotations
@@ -26,6 +29,7 @@ from numpy.typing import NDArray
 
 from predictors.contexts import CATEGORIES, NUMBERS, Context
 from predictors.distribution import Array
+from predictors.seeding import Design, Seed, learned
 
 Ints = NDArray[np.int64]
 Fields = tuple[str, ...]
@@ -71,7 +75,7 @@ class Effects:
 
     `groups` numbers its labels; `value` and `precision`, shape (n_groups + 1,), end in a 0 for labels never seen; `within[k]`
     lists the keys that k refines, itself among them. `variance` and `novel`, shape (n_keys, n_regimes + 1), are sigma_k^2 of
-    seen and unseen groups in each regime, the last column for regimes never seen.
+    seen and unseen groups in each regime, the last column for regimes never seen. `seed` is None where no host has a profile.
     """
 
     keys: tuple[Fields, ...]
@@ -82,6 +86,7 @@ class Effects:
     novel: Array
     within: tuple[tuple[int, ...], ...]
     regimes: dict[Label, int]
+    seed: Seed | None = None
 
     def codes(self, contexts: Sequence[Context]) -> Ints:
         """Group of each context under each key, shape (n_keys, n_contexts); -1 where it was never seen."""
@@ -99,9 +104,41 @@ class Effects:
         """Regime of each context, -1 where never seen."""
         return np.array([self.regimes.get(label(c, REGIME), -1) for c in contexts], dtype=np.int64)
 
-    def left(self, codes: Ints, regime: Ints) -> Array:
+    def begun(self, codes: Ints, hosts: Sequence[str | None]) -> Array:
+        """What the rates of hosts never seen add to that sum, shape (n_contexts,): 0 for all others."""
+        if self.seed is None:
+            return np.zeros(len(hosts))
+        starts = [self.seed.starts.get(host or "") for host in hosts]
+        unseen = codes[self.seed.key] < 0
+        return np.where(unseen, [0.0 if start is None else start.log_time for start in starts], 0.0)
+
+    def of_host(self, context: Context) -> float:
+        """The effect of a profiled host, 0 of any other: from its start to what its own history says."""
+        start = None if self.seed is None else self.seed.starts.get(context.host or "")
+        if start is None:
+            return 0.0
+        group = self._host_group(context)
+        return start.log_time if group is None else float(self.value[self._host_key][group])
+
+    def rests_on_rates(self, context: Context) -> bool:
+        """Whether the host has a profile and was never seen."""
+        profiled = self.seed is not None and (context.host or "") in self.seed.starts
+        return profiled and self._host_group(context) is None
+
+    @property
+    def _host_key(self) -> int:
+        return 0 if self.seed is None else self.seed.key
+
+    def _host_group(self, context: Context) -> int | None:
+        return self.groups[self._host_key].get(label(context, self.keys[self._host_key]))
+
+    def left(self, codes: Ints, regime: Ints, hosts: Sequence[str | None] = ()) -> Array:
         """Variance left about that sum, shape (n_contexts,)."""
         parts = np.where(codes >= 0, self.variance[:, regime], self.novel[:, regime])
+        if self.seed is not None:
+            known = [self.seed.starts.get(host or "") for host in hosts]
+            own = np.array([np.nan if start is None else start.variance for start in known])
+            parts[self.seed.key] = np.where(np.isnan(own), parts[self.seed.key], own)
         for k, code in enumerate(codes):
             shares = list(self.within[k])
             total = parts[shares].sum(axis=0)
@@ -196,19 +233,25 @@ def _refines(fine: Ints, size: int, coarse: Ints) -> bool:
 
 @dataclass
 class Pool:
-    """Effects in the making: `value` and `precision` per key and group, `variance` per key and regime, the last in common."""
+    """Effects in the making: `value` and `precision` per key and group, `variance` per key and regime, the last in common.
+
+    `design` holds the rates of hosts, None without any; `told` are the means of hosts in the last pass, before shrinking, with
+    their sampling variances, and by how much the pass moved their effects to centre them.
+    """
 
     cross: Crossing
     value: list[Array]
     precision: list[Array]
     variance: Array
+    design: Design | None = None
+    told: tuple[Array, Array, float] | None = None
 
     @classmethod
-    def start(cls, cross: Crossing) -> Pool:
+    def start(cls, cross: Crossing, design: Design | None = None) -> Pool:
         """Every effect zero, every component of equal size."""
         variance = np.full((len(cross.keys), len(cross.regimes) + 1), 0.1)
         variance[0] = 0.0
-        return cls(cross, [np.zeros(size) for size in cross.size], [np.zeros(size) for size in cross.size], variance)
+        return cls(cross, [np.zeros(size) for size in cross.size], [np.zeros(size) for size in cross.size], variance, design)
 
     def contributions(self) -> Array:
         """Effect of each key on each configuration, shape (n_keys, n_configurations)."""
@@ -236,13 +279,38 @@ class Pool:
             regime[code] = self.cross.regime
             found = _components(centre, 1.0 / precision, regime, self.variance[k], own=bool(self.cross.own[k]))
             self.variance[k] = np.minimum(found, most)
-            variance = self.variance[k][regime]
             self.precision[k] = precision
-            value = centre * variance / (variance + 1.0 / precision)
+            variance = self.variance[k][regime]
+            if self.design is None or k != self.design.key:
+                value = centre * variance / (variance + 1.0 / precision)
+            else:
+                start, variance = self._starts(self.design, centre, 1.0 / precision, variance)
+                value = start + (centre - start) * variance / (variance + 1.0 / precision)
             shift = float(value[code].mean())
+            if self.design is not None and k == self.design.key:
+                self.told = centre, 1.0 / precision, shift
             self.value[k], parts[k] = value - shift, value[code] - shift
             gained += shift
         return gained
+
+    def _starts(self, design: Design, mean: Array, noise: Array, variance: Array) -> tuple[Array, Array]:
+        """What hosts are shrunk to, and their variance about it: 0 and the component, but for those with a profile."""
+        start = np.zeros(len(mean))
+        seed = learned(design, mean, noise, float(self.variance[design.key, -1]))
+        if seed is None:
+            return start, variance
+        for group in np.flatnonzero(design.row >= 0):
+            known = seed.starts[design.hosts[design.row[group]]]
+            start[group], variance[group] = known.log_time, known.variance
+        return start, variance
+
+    def _seed(self, unprofiled: float) -> Seed | None:
+        """The seed of the last pass, relative to effects as they were centred; hosts that never varied are all one group."""
+        if self.design is None:
+            return None
+        mean, noise, shift = self.told or (np.zeros(1), np.zeros(1), 0.0)
+        seed = learned(self.design, mean, noise, unprofiled)
+        return None if seed is None else seed.moved(-shift)
 
     def finished(self, novel_sd: float, residual_variance: float) -> Effects:
         """The effects, ready for contexts seen and unseen.
@@ -266,6 +334,7 @@ class Pool:
             novel=novel,
             within=tuple(tuple(np.flatnonzero(row).tolist()) for row in self.cross.refines),
             regimes=self.cross.regimes,
+            seed=self._seed(float(novel[self.design.key, -1])) if self.design is not None else None,
         )
 
 

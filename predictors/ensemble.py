@@ -99,6 +99,10 @@ class Ensemble:
         """How and when the context's phase ends, by cause."""
         return self.record.incidence(context, phase)
 
+    def rests_on_rates(self, context: Context, phase: str) -> bool:
+        """Whether the place of the context's host rests on its measured rates alone."""
+        return self.record.rests_on_rates(context, phase)
+
     def predict(self, contexts: Sequence[Context], phases: Sequence[str]) -> GridHazard:
         """Time given completion of each pair, in s; NoEvidence names phases without a known outcome."""
         asked = self.ask(contexts, phases)
@@ -136,7 +140,7 @@ class Ensemble:
         if centres is not None and not early:
             experts[1] = self.histories.around("median", centres.median, centres.novel, groups)
             experts[2] = self.histories.around("average", centres.average, centres.novel, groups)
-        whole, shrunk = self.histories.pooled(groups)
+        whole, shrunk = self.histories.pooled(groups, self.record.of_host(*pair))
         if whole is not None and shrunk is not None and not early:
             experts[3], experts[4] = shrunk, whole
         if np.isfinite(grown[0]) and not early:

@@ -19,6 +19,7 @@ from predictors.frames import Flags, Frame
 from predictors.joint.dependence import Residuals
 from predictors.location import Location
 from predictors.model import Change
+from predictors.resources import NONE, Rates
 from predictors.settings import FitSettings
 from predictors.shrink import DEFAULT_STRENGTH, ROOT_STRENGTH, normal_hazards, strength
 from predictors.strata import Node, Stratum, spreads, whole_units
@@ -80,9 +81,9 @@ def rows_of(changes: Sequence[Change]) -> Rows:
     )
 
 
-def placed(phase: str, rows: Rows, settings: FitSettings, commit: int) -> tuple[Stratum, Marks]:
-    """A stratum placed by `rows`, without counts as yet, and where the rows lie on its grid."""
-    location = _located(phase, rows, settings)
+def placed(phase: str, rows: Rows, settings: FitSettings, commit: int, rates: Rates = NONE) -> tuple[Stratum, Marks]:
+    """A stratum placed by `rows` and measured rates, without counts as yet, and where the rows lie on its grid."""
+    location = _located(phase, rows, settings, rates)
     z_entry, z_exit = _standardised(location, phase, rows)
     done = z_exit[rows.completed & np.isfinite(z_exit)]
     edges = edges_of(done, z_exit[rows.failed & np.isfinite(z_exit)])
@@ -109,7 +110,7 @@ def residuals(stratum: Stratum, rows: Rows, attempt: Ints) -> Residuals:
     return Residuals(attempt[done], rows.contexts, rows.context[done], z[done])
 
 
-def _located(phase: str, rows: Rows, settings: FitSettings) -> Location:
+def _located(phase: str, rows: Rows, settings: FitSettings, rates: Rates) -> Location:
     """Location of the positive durations, recent outcomes of a configuration counting more."""
     positive = rows.duration_s > 0.0
     if not positive.any():
@@ -131,6 +132,7 @@ def _located(phase: str, rows: Rows, settings: FitSettings) -> Location:
         ),
         novel_sd=settings.novel_sd,
         pooling=settings.pooling,
+        rates=rates,
     )
 
 

@@ -20,6 +20,7 @@ from predictors.frames import Frame
 from predictors.grids import GridHazard
 from predictors.joint.dependence import INDEPENDENT, Dependence, Residuals, learn
 from predictors.model import Change
+from predictors.resources import NONE, Rates
 from predictors.settings import FitSettings
 from predictors.strata import Stratum
 from telemetry.errors import NoEvidence
@@ -53,6 +54,14 @@ class HierarchicalHazards:
     def outcomes(self, phase: str) -> int:
         """How many completed outcomes of the phase are known, whatever their context."""
         return self.strata[phase].nodes[phase].n if self.knows(phase) else 0
+
+    def of_host(self, context: Context, phase: str) -> float:
+        """Log time by which the context's host lies off all hosts, as of the fit; 0 where it has no measured profile."""
+        return self.strata[phase].of_host(context) if phase in self.strata else 0.0
+
+    def rests_on_rates(self, context: Context, phase: str) -> bool:
+        """Whether the place of the context's host rests on its measured rates alone."""
+        return phase in self.strata and self.strata[phase].rests_on_rates(context)
 
     def predict(self, contexts: Sequence[Context], phases: Sequence[str]) -> GridHazard:
         """Time given completion of each pair, in s; NoEvidence names phases without a known outcome."""
@@ -88,14 +97,14 @@ class HierarchicalHazards:
         return replace(self, strata=strata, commit=commit)
 
 
-def fit(frame: Frame, commit: int, settings: FitSettings) -> HierarchicalHazards:
-    """The model fitted on a frame known as of `commit`. Deterministic to the bit: fixed order, no random numbers."""
+def fit(frame: Frame, commit: int, settings: FitSettings, rates: Rates = NONE) -> HierarchicalHazards:
+    """The model fitted on a frame, and rates of hosts, known as of `commit`. Deterministic to the bit: no random numbers."""
     strata: dict[str, Stratum] = {}
     residuals: dict[str, Residuals] = {}
     for number, phase in enumerate(frame.phases):
         mine = frame.phase == number
         rows = founding.rows_in(frame, mine)
-        strata[phase] = founding.counted(*founding.placed(phase, rows, settings, commit), rows)
+        strata[phase] = founding.counted(*founding.placed(phase, rows, settings, commit, rates), rows)
         if len(frame.attempt):
             residuals[phase] = founding.residuals(strata[phase], rows, frame.attempt[mine])
     return HierarchicalHazards(strata, commit, commit, settings, learn(residuals))

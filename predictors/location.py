@@ -25,6 +25,8 @@ from predictors import slopes as numbers
 from predictors.contexts import Context
 from predictors.distribution import Array
 from predictors.effects import SHAPE, Crossing, Effects, Ints, Pool, crossing, summed
+from predictors.resources import NONE, Rates
+from predictors.seeding import Design, design
 from predictors.slopes import Slopes
 
 HUBER = 3.0
@@ -54,8 +56,9 @@ class Location:
         """Centre of log time, and the variance left about it."""
         codes = self.effects.codes(contexts)
         moved, unsure = self.slopes.effect(numbers.features(contexts), self.slopes.codes(contexts))
-        total = self.intercept + self.effects.centre(codes) + moved
-        left = self.effects.left(codes, self.effects.regime(contexts)) + unsure
+        hosts = [context.host for context in contexts]
+        total = self.intercept + (self.effects.centre(codes) + self.effects.begun(codes, hosts)) + moved
+        left = self.effects.left(codes, self.effects.regime(contexts), hosts) + unsure
         return np.clip(total, self.low, self.high), np.minimum(left, self.most_left)
 
     def scale_of(self, context: Context, phase: str) -> float:
@@ -74,9 +77,21 @@ class Rows:
     context: Ints
 
 
-def fit(contexts: Sequence[Context], phase: str, rows: Rows, *, novel_sd: float, pooling: float, rounds: int = 8) -> Location:
-    """Location of one phase; contexts without rows take no part. Deterministic: a fixed number of passes."""
-    work = _Work(contexts, phase, rows, novel_sd, pooling)
+def fit(
+    contexts: Sequence[Context],
+    phase: str,
+    rows: Rows,
+    *,
+    novel_sd: float,
+    pooling: float,
+    rounds: int = 8,
+    rates: Rates = NONE,
+) -> Location:
+    """Location of one phase; contexts without rows take no part. Deterministic: a fixed number of passes.
+
+    `rates` are the measured rates of hosts; without any, nothing of them enters.
+    """
+    work = _Work(contexts, phase, rows, novel_sd, pooling, rates)
     for turn in range(rounds):
         work.turn(huber=turn > 0)
     return work.location()
@@ -85,7 +100,9 @@ def fit(contexts: Sequence[Context], phase: str, rows: Rows, *, novel_sd: float,
 class _Work:
     """The passes of one fit, on row, context and configuration level."""
 
-    def __init__(self, contexts: Sequence[Context], phase: str, rows: Rows, novel_sd: float, pooling: float) -> None:
+    def __init__(
+        self, contexts: Sequence[Context], phase: str, rows: Rows, novel_sd: float, pooling: float, rates: Rates
+    ) -> None:
         self.rows = rows
         self.novel_sd = novel_sd
         self.pooling = pooling
@@ -101,7 +118,8 @@ class _Work:
             place[i] = seen[name]
         self.configuration = place
         self.cross: Crossing = crossing(first)
-        self.pool = Pool.start(self.cross)
+        self.hosts = [context.host for context in first]
+        self.pool = Pool.start(self.cross, _design(phase, rates, self.cross, self.hosts))
         self.x = numbers.features(contexts)
         self.slopes, self.slope_codes = numbers.start(contexts, self.x)
         self.nodes = _Nodes(first, phase)
@@ -150,7 +168,7 @@ class _Work:
     def _scales(self, place: Ints) -> None:
         """Residual scales from residuals that leave their own row out: r / sqrt(1 - leverage)."""
         rows = self.rows
-        self.left = self._effects().left(self.cross.code, self.cross.regime)
+        self.left = self._effects().left(self.cross.code, self.cross.regime, self.hosts)
         moved = self.slopes.effect(self.x, self.slope_codes)[0]
         centre = (self.intercept + moved + self.pool.contributions().sum(axis=0)[self.configuration])[rows.context]
         scale = self.scale[place]
@@ -174,6 +192,15 @@ class _Work:
             float(y.max()) + math.log(1000.0),
             self.between + self.novel_sd**2,
         )
+
+
+def _design(phase: str, rates: Rates, cross: Crossing, hosts: Sequence[str | None]) -> Design | None:
+    """Rates as the coarsest key that tells hosts apart has them; `hosts` are those of the configurations."""
+    if not rates:
+        return None
+    key = next(k for k, fields in enumerate(cross.keys) if "host" in fields)
+    _, first = np.unique(cross.code[key], return_index=True)
+    return design(phase, rates, key, [hosts[i] for i in first])
 
 
 class _Nodes:

@@ -24,6 +24,7 @@ from predictors.joint.bend import Bend
 from predictors.joint.dependence import INDEPENDENT, Dependence
 from predictors.joint.ranks import Correlations
 from predictors.location import Location
+from predictors.seeding import Seed, Start
 from predictors.slopes import Level, Slopes
 from predictors.strata import Node, Stratum
 from telemetry.errors import DamagedStore, NewerStore
@@ -211,7 +212,7 @@ def _pack_location(at: str, location: Location, arrays: Arrays) -> dict[str, Any
         "within": e.within,
         "regimes": list(e.regimes),
         "slopes": [{"key": level.key, "groups": list(level.groups)} for level in location.slopes.levels],
-    }
+    } | ({"seed": asdict(e.seed)} if e.seed is not None else {})
 
 
 def _unpack_location(at: str, words: Mapping[str, Any], arrays: Mapping[str, Any]) -> Location:
@@ -225,6 +226,7 @@ def _unpack_location(at: str, words: Mapping[str, Any], arrays: Mapping[str, Any
         novel=arrays[f"{at}.novel"],
         within=tuple(tuple(w) for w in words["within"]),
         regimes=_numbered(words["regimes"]),
+        seed=_unpack_seed(words.get("seed")),
     )
     levels = [
         Level(tuple(level["key"]), _numbered(level["groups"]), *(arrays[f"{at}.slopes{k}.{name}"] for name in _SLOPES))
@@ -240,6 +242,13 @@ def _unpack_location(at: str, words: Mapping[str, Any], arrays: Mapping[str, Any
         words["high"],
         words["most_left"],
     )
+
+
+def _unpack_seed(words: Mapping[str, Any] | None) -> Seed | None:
+    """Where rates put hosts: nowhere, in files of fits that knew of none."""
+    if words is None:
+        return None
+    return Seed(**dict(words) | {"starts": {host: Start(**told) for host, told in words["starts"].items()}})
 
 
 _SLOPES = ("centre", "slope", "covariance", "variance")

@@ -1,259 +1,161 @@
-"""Where a host without history starts: its times from work and measured rates, and how far such starts are off elsewhere.
+"""Where a host's measured rates put it before it has a history: the prior of its effect on log time.
 
-With work_r units of resource r and rate_r units/s of the host's profile, a phase takes
+With x_hr the log speed of resource r on host h, less its mean over the profiled hosts of the fit, and m_h the mean log time of
+host h less what its work takes elsewhere, known with variance n_h,
 
-    serial:     t = overhead + sum_r f_r work_r / rate_r        pipelined:  t = overhead + max_r f_r work_r / rate_r
+    m_h = c + sum_r b_r x_hr + e_h,    e_h ~ N(0, between + n_h),    c ~ N(0, unprofiled),    b_r ~ N(prior_r, sd_r^2).
 
-with overhead (s) and factors f (seconds taken per second of work at the measured rate) not negative, by least squares of
-relative errors in which every host counts alike. The form is the one that errs less on hosts left out. With m_h the mean log
-residual of host h under a fit without it, s^2 the variance of those residuals about m_h, and n_h rows,
-
-    between = max(0, mean_h (m_h^2 - s^2 / n_h)) (t_{0.9, k-1} / z_{0.9})^2        over k hosts,
-
-since few hosts tell little about how hosts differ. n runs of its own with mean log residual r draw a host's centre from the seed
-by r between / (between + s^2 / n): at first the profile speaks, in the end its own history alone.
+The prior is the physics: time is work over rate, so speeds of the k resources that explain the phase have -1 / k each, and the
+others 0. `between` comes from residuals of hosts left out, r_h^2 / (1 - leverage_h) - n_h, widened by (t_{0.9, n-1} / z_{0.9})^2,
+since few hosts tell little about how hosts differ. Of fewer than LEAST_HOSTS no variance is learned: the physics moves the mean,
+and all stays unknown that is unknown of a host without a profile. Where hosts left out are told no better than by nothing, there
+is no seed. Profiles say nothing of hosts that have none: those are answered as ever.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from itertools import combinations
-from typing import Literal
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from predictors.distribution import Array
-from telemetry.errors import BadField, NoEvidence
+from predictors.resources import Rates, explaining, speeds
 
-Form = Literal["serial", "pipelined"]
-Rates = Mapping[str, Mapping[str, float]]
-"""Rates by host, then by name of the resource, units/s."""
-FORMS: tuple[Form, ...] = ("serial", "pipelined")
 LEAST_HOSTS = 3
-ROUNDS = 6
-HUBER = 3.0
-"""Log residuals past so many scales are drawn in: a stall says nothing about a rate."""
+SLOPE_SD, OTHER_SD = 0.3, 0.1
+"""How far the slopes of all explaining resources together, and those of all others, may lie from -1 and 0: overheads flatten."""
+ROUNDS = 4
 FINEST = 1e-4
 """No variance of log time is taken to be smaller."""
 
 
-@dataclass(frozen=True)
-class Rows:
-    """Completed phases: host of each, `work` (n_rows, n_resources) in units of the rates, `time_s` > 0."""
+@dataclass(frozen=True, slots=True)
+class Start:
+    """Where a host lies in log time relative to all hosts, by its rates alone, and the variance of that."""
 
-    host: tuple[str, ...]
-    work: Array
-    time_s: Array
-
-
-@dataclass(frozen=True)
-class Line:
-    """A fitted start: `overhead_s`, and `factor` (n_resources); `shift` takes means of time to medians, in log time."""
-
-    form: Form
-    overhead_s: float
-    factor: Array
-    shift: float
-
-    def log_centre(self, ideal_s: Array) -> Array:
-        """Median log time, given work / rate (n_rows, n_resources) in s."""
-        taken = self.factor * ideal_s
-        busy = taken.sum(axis=1) if self.form == "serial" else taken.max(axis=1)
-        centre: Array = np.log(np.maximum(self.overhead_s + busy, 1e-12)) + self.shift
-        return centre
-
-
-@dataclass(frozen=True)
-class Spread:
-    """Variances of log time on a host left out of the fit: of its mean about its start, of outcomes about that mean."""
-
-    between: float
-    within: float
+    log_time: float
+    variance: float
 
 
 @dataclass(frozen=True)
 class Seed:
-    """A fitted seed of one phase.
+    """Starts of all profiled hosts, those without history too; `key` numbers the group key of hosts in `Effects.keys`.
 
-    `profiled` is how far starts from a profile are off, `unprofiled` those from `typical` rates, the geometric mean of hosts.
-    `left_out` tells the root mean square of m_h by form, on which the form was chosen.
+    `slope` tells of each resource by how much log time moves with its log speed, as learned from `n_hosts` hosts.
     """
 
-    resources: tuple[str, ...]
-    line: Line
-    typical: dict[str, float]
-    profiled: Spread
-    unprofiled: Spread
-    left_out: dict[Form, float]
+    key: int
+    starts: Mapping[str, Start]
+    slope: Mapping[str, float]
     n_hosts: int
+
+    def moved(self, by: float) -> Seed:
+        """The same seed relative to another middle of all hosts."""
+        return replace(self, starts={host: Start(one.log_time + by, one.variance) for host, one in self.starts.items()})
 
 
 @dataclass(frozen=True)
-class Centre:
-    """Median log time of contexts, the variance of what is unknown of it, and the variance of one outcome about it."""
+class Design:
+    """Profiled hosts as a regression sees them, for groups of which some are hosts with a profile.
 
-    log_s: Array
-    unsure: float
-    within: float
+    `x` (n_hosts, 1 + n_resources) begins with ones; `prior` and `variance` (1 + n_resources,) are of c and the b_r, the
+    variance of c to be put in. `row` (n_groups,) is the group's host, -1 without a profile.
+    """
 
-    @property
-    def spread(self) -> float:
-        """Standard deviation in log time of the next outcome, all that is unknown included."""
-        return math.sqrt(self.unsure + self.within)
+    key: int
+    hosts: tuple[str, ...]
+    resources: tuple[str, ...]
+    x: Array
+    prior: Array
+    variance: Array
+    row: NDArray[np.int64]
 
 
-def fit(resources: Sequence[str], rows: Rows, rates: Rates) -> Seed:
-    """Seed of one phase from hosts with history and a profile of every resource; NoEvidence for fewer than LEAST_HOSTS."""
-    _check(resources, rows)
-    known = {host for host in rows.host if all(rates.get(host, {}).get(name, 0.0) > 0 for name in resources)}
-    if len(known) < LEAST_HOSTS:
-        raise NoEvidence("hosts", f"{len(known)} with history and rates", f"measure and observe at least {LEAST_HOSTS}")
-    kept = np.array([host in known for host in rows.host])
-    hosts = tuple(host for host in rows.host if host in known)
-    names, code = np.unique(np.array(hosts), return_inverse=True)
-    table = np.array([[rates[host][name] for name in resources] for host in names])
-    typical = np.exp(np.log(table).mean(axis=0))
-    data = _Data(np.asarray(rows.work, float)[kept], np.log(np.asarray(rows.time_s, float)[kept]), code, len(names))
-    ideal_s = data.work / table[code]
-    tried = {form: _left_out(form, ideal_s, data) for form in FORMS}
-    errors: dict[Form, float] = {form: float(np.sqrt(np.mean(_means(residual, data) ** 2))) for form, residual in tried.items()}
-    form = min(FORMS, key=errors.__getitem__)
+def design(phase: str, rates: Rates, key: int, hosts: Sequence[str | None]) -> Design | None:
+    """The design of a phase, given the host of each group of the key; None where no host of them has a usable profile."""
+    told = {host: speeds(one) for host, one in sorted(rates.items())}
+    met = [host for host in dict.fromkeys(hosts) if host is not None and told.get(host)]
+    resources = tuple(sorted({name for host in met for name in told[host]}))
+    main = explaining(phase, resources)
+    profiled = tuple(host for host, one in told.items() if any(name in one for name in main))
+    if not any(host in profiled for host in met):
+        return None
+    middle = {name: _mean([told[host][name] for host in met if name in told[host]]) for name in resources}
+    x = np.ones((len(profiled), 1 + len(resources)))
+    for i, host in enumerate(profiled):
+        usual = _mean([told[host][name] - middle[name] for name in main if name in told[host]])
+        for j, name in enumerate(resources):
+            missing = usual if name in main else 0.0
+            x[i, 1 + j] = told[host][name] - middle[name] if name in told[host] else missing
+    explains = np.array([name in main for name in resources])
+    n_main, n_other = len(main), max(len(resources) - len(main), 1)
+    prior = np.append(0.0, np.where(explains, -1.0 / n_main, 0.0))
+    variance = np.append(0.0, np.where(explains, SLOPE_SD**2 / n_main, OTHER_SD**2 / n_other))
+    row = np.array([profiled.index(host) if host in profiled else -1 for host in hosts], dtype=np.int64)
+    return Design(key, profiled, resources, x, prior, variance, row)
+
+
+def learned(design: Design, mean: Array, noise: Array, unprofiled: float) -> Seed | None:
+    """The seed from means m_h (n_groups,) and their sampling variances; `unprofiled` is how hosts differ without a profile.
+
+    None where profiles tell hosts that are left out no better than nothing does.
+    """
+    known = np.flatnonzero(design.row >= 0)
+    x, m, n_h = design.x[design.row[known]], mean[known], noise[known]
+    prior_variance = np.append(unprofiled, design.variance[1:])
+    enough = len(known) >= LEAST_HOSTS
+    off = m - _dot(x, design.prior)
+    between = unprofiled
+    for _ in range(ROUNDS if enough else 1):
+        weight = 1.0 / (between + n_h)
+        covariance = _covariance(x, weight, prior_variance)
+        found = _dot(covariance, (weight[:, None] * x * off[:, None]).sum(axis=0))
+        residual = off - _dot(x, found)
+        leverage = np.minimum(weight * _spread(x, covariance), 1.0 - 1e-9)
+        if enough:
+            told = residual**2 / (1.0 - leverage) - n_h
+            between = max(FINEST, float((weight**2 * told).sum() / (weight**2).sum()))
+    if enough and float((weight * (residual / (1.0 - leverage)) ** 2).sum()) >= float((weight * m**2).sum()):
+        return None
+    slope = design.prior + found
+    own = between * _widened(len(known)) if enough else between
+    log_time, variance = _dot(design.x, slope), own + _spread(design.x, covariance)
     return Seed(
-        resources=tuple(resources),
-        line=_line(form, ideal_s, data),
-        typical=dict(zip(resources, map(float, typical), strict=True)),
-        profiled=_spread(tried[form], data),
-        unprofiled=_spread(_left_out(form, data.work / typical, data), data),
-        left_out=errors,
-        n_hosts=data.n_hosts,
+        design.key,
+        {host: Start(float(log_time[i]), float(variance[i])) for i, host in enumerate(design.hosts)},
+        dict(zip(design.resources, slope[1:].tolist(), strict=True)),
+        len(known),
     )
 
 
-def start(seed: Seed, work: Array, rates: Mapping[str, float] | None) -> Centre:
-    """Where a host without history starts, for work (n, n_resources); without a profile of every resource, widely."""
-    told = rates or {}
-    profiled = all(told.get(name, 0.0) > 0 for name in seed.resources)
-    used = np.array([(told if profiled else seed.typical)[name] for name in seed.resources])
-    spread = seed.profiled if profiled else seed.unprofiled
-    return Centre(seed.line.log_centre(np.atleast_2d(work) / used), spread.between, spread.within)
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values) if values else 0.0
 
 
-def handed_over(seed: Seed, work: Array, rates: Mapping[str, float] | None, own: Rows) -> Centre:
-    """Where the same host stands after runs of its own, `own`; with none it is `start`."""
-    first = start(seed, work, rates)
-    n = len(own.time_s)
-    if n == 0:
-        return first
-    residual = np.log(own.time_s) - start(seed, own.work, rates).log_s
-    middle = float(np.median(residual))
-    reach = HUBER * math.sqrt(first.within)
-    mean = middle + float(np.clip(residual - middle, -reach, reach).mean())
-    noise = first.within / n
-    weight = first.unsure / (first.unsure + noise)
-    return Centre(first.log_s + weight * mean, weight * noise, first.within)
+def _dot(rows: Array, vector: Array) -> Array:
+    """Rows times a vector by NumPy's own sums: the bits of a linear algebra library depend on its threads."""
+    total: Array = (rows * vector).sum(axis=1)
+    return total
 
 
-@dataclass(frozen=True)
-class _Data:
-    """Rows that are used: work (n_rows, n_resources), log times, host of each as a number below `n_hosts`."""
-
-    work: Array
-    log_time: Array
-    code: NDArray[np.int64]
-    n_hosts: int
-
-    def without(self, host: int) -> tuple[NDArray[np.bool_], _Data]:
-        """Which rows are not of that host, and they alone."""
-        kept = self.code != host
-        return kept, _Data(self.work[kept], self.log_time[kept], self.code[kept], self.n_hosts)
+def _covariance(x: Array, weight: Array, prior_variance: Array) -> Array:
+    """(X'W X + diag(1 / v))^-1 as R (R X'W X R + I)^-1 R with R = diag(sqrt v): nothing of it is singular."""
+    scale = np.sqrt(prior_variance)
+    scaled = x * scale
+    inner = (weight[:, None, None] * scaled[:, :, None] * scaled[:, None, :]).sum(axis=0) + np.eye(len(scale))
+    return np.asarray(scale[:, None] * np.linalg.inv(inner) * scale)
 
 
-def _check(resources: Sequence[str], rows: Rows) -> None:
-    shape = (len(rows.host), len(resources))
-    if np.shape(rows.work) != shape or np.shape(rows.time_s) != shape[:1]:
-        raise BadField("work", np.shape(rows.work), f"give (rows, resources) = {shape}, and a time for each row")
-    if not (np.all(np.isfinite(rows.work)) and np.all(np.asarray(rows.work) >= 0)):
-        raise BadField("work", "negative or not finite", "give the units of work of each resource, 0 where it does none")
-    if not (np.all(np.isfinite(rows.time_s)) and np.all(np.asarray(rows.time_s) > 0)):
-        raise BadField("time_s", "not positive", "leave out phases that took no time")
+def _spread(x: Array, covariance: Array) -> Array:
+    """Variance of each row's value, x' C x."""
+    total: Array = (x[:, :, None] * covariance * x[:, None, :]).sum(axis=(1, 2))
+    return total
 
 
-def _line(form: Form, ideal_s: Array, data: _Data) -> Line:
-    """Least squares of relative errors; weights, and the busiest resource of each row where it alone counts, settle in rounds."""
-    counts = np.bincount(data.code, minlength=data.n_hosts)
-    share = 1.0 / np.maximum(counts, 1)[data.code]
-    time_s = np.exp(data.log_time)
-    line = Line(form, 0.0, np.ones(ideal_s.shape[1]), 0.0)
-    told_s = time_s
-    for _ in range(ROUNDS):
-        used = ideal_s if form == "serial" else _busiest(line.factor, ideal_s)
-        aimed_s = told_s * np.exp(_drawn_in(data.log_time - np.log(told_s)))
-        found = _non_negative(np.column_stack([np.ones_like(time_s), used]), aimed_s, share / told_s**2)
-        line = Line(form, float(found[0]), np.where(found[1:] > 0, found[1:], 0.0), 0.0)
-        told_s = np.exp(line.log_centre(ideal_s))
-    residual = data.log_time - np.log(told_s)
-    return Line(form, line.overhead_s, line.factor, float(np.median(residual)))
-
-
-def _busiest(factor: Array, ideal_s: Array) -> Array:
-    """Each row with the resource that takes longest, the others 0."""
-    alone = np.argmax(factor * ideal_s, axis=1)[:, None] == np.arange(ideal_s.shape[1])
-    return np.where(alone, ideal_s, 0.0)
-
-
-def _drawn_in(residual: Array) -> Array:
-    """Log residuals, those past HUBER scales drawn in."""
-    scale = 1.4826 * float(np.median(np.abs(residual - np.median(residual))))
-    drawn: Array = np.clip(residual, -HUBER * scale, HUBER * scale) if scale > 0 else residual
-    return drawn
-
-
-def _non_negative(design: Array, target: Array, weight: Array) -> Array:
-    """Exact non-negative least squares for a few columns: the best of all subsets whose solution is not negative.
-
-    Sums are NumPy's own, so that the bits don't depend on the threads of a linear algebra library.
-    """
-    scale = np.sqrt((weight[:, None] * design**2).sum(axis=0))
-    scale[scale == 0.0] = 1.0
-    columns = design / scale
-    gram = (weight[:, None, None] * columns[:, :, None] * columns[:, None, :]).sum(axis=0)
-    right = (weight[:, None] * columns * target[:, None]).sum(axis=0)
-    best, gain = np.zeros(design.shape[1]), 0.0
-    for size in range(1, design.shape[1] + 1):
-        for subset in map(list, combinations(range(design.shape[1]), size)):
-            part = np.linalg.solve(gram[np.ix_(subset, subset)] + 1e-12 * np.eye(size), right[subset])
-            if np.all(part >= 0) and float(part @ right[subset]) > gain * (1 + 1e-12):
-                best, gain = np.zeros(design.shape[1]), float(part @ right[subset])
-                best[subset] = part
-    found: Array = best / scale
-    return found
-
-
-def _left_out(form: Form, ideal_s: Array, data: _Data) -> Array:
-    """Log residual of each row under the fit of all other hosts."""
-    residual = np.empty(len(data.log_time))
-    for host in range(data.n_hosts):
-        kept, others = data.without(host)
-        residual[~kept] = data.log_time[~kept] - _line(form, ideal_s[kept], others).log_centre(ideal_s[~kept])
-    return residual
-
-
-def _means(residual: Array, data: _Data) -> Array:
-    """Mean residual of each host, stalls drawn in."""
-    found = (residual[data.code == host] for host in range(data.n_hosts))
-    return np.array([np.median(own) + _drawn_in(own - np.median(own)).mean() for own in found])
-
-
-def _spread(residual: Array, data: _Data) -> Spread:
-    """Variance between hosts, widened for how few of them tell of it, and within them."""
+def _widened(n: int) -> float:
+    """(t_{0.9, n-1} / z_{0.9})^2."""
     from scipy.special import ndtri, stdtrit
 
-    means = _means(residual, data)
-    off = _drawn_in(residual - means[data.code])
-    within = max(FINEST, float((off**2).sum()) / max(1, len(off) - data.n_hosts))
-    noise = within / np.bincount(data.code, minlength=data.n_hosts)
-    widened = float(stdtrit(data.n_hosts - 1, 0.9) / ndtri(0.9)) ** 2
-    return Spread(max(FINEST, float(np.mean(means**2 - noise))) * widened, within)
+    return float(stdtrit(n - 1, 0.9) / ndtri(0.9)) ** 2

@@ -98,6 +98,14 @@ class Stratum:
                 self.places[context] = found
         return found
 
+    def of_host(self, context: Context) -> float:
+        """Log time by which a profiled host lies off all hosts, as of the fit; 0 of any other host."""
+        return self.location.effects.of_host(context)
+
+    def rests_on_rates(self, context: Context) -> bool:
+        """Whether the host's place rests on its measured rates alone, since the fit knew no outcome of it."""
+        return self.location.effects.rests_on_rates(context)
+
     def curve(self, context: Context) -> Curve:
         """The context's distribution of time given completion."""
         found = self.curves.get(context)

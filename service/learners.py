@@ -14,6 +14,7 @@ from predictors.ensemble import EXPERTS, PRIOR, Ensemble
 from predictors.experts import forest
 from predictors.frames import Frame
 from predictors.model import Change, Model
+from predictors.resources import NONE, Rates
 from predictors.settings import FitSettings
 from telemetry.errors import BadField
 
@@ -39,8 +40,8 @@ def models() -> dict[str, str]:
 class Served:
     """The default model, or a part of it: one that goes on from what it knows when its experts are fitted anew."""
 
-    def __init__(self, name: str) -> None:
-        self._name = name
+    def __init__(self, name: str, rates: Rates = NONE) -> None:
+        self._name, self._rates = name, rates
         self._model: Calibrated | Ensemble | None = None
 
     @property
@@ -60,7 +61,7 @@ class Served:
 
     def fit(self, frame: Frame, commit: int, *, grown: bool) -> None:
         """Fit the model of record, and grow the forest where it is time."""
-        record = hazards.fit(frame, commit, FitSettings())
+        record = hazards.fit(frame, commit, FitSettings(), self._rates)
         known = self.ensemble
         if known is None or self._model is None:
             first = Ensemble(record, weights=Weights(_prior(self._name)))
@@ -92,10 +93,13 @@ class Refitted:
             self._model = self._fit(frame, commit)
 
 
-def learner(name: str) -> Served | Refitted:
-    """The learner of a model by name; BadField names those there are."""
+def learner(name: str, rates: Rates = NONE) -> Served | Refitted:
+    """The learner of a model by name; BadField names those there are.
+
+    `rates` are those of hosts measured before the first row.
+    """
     if name in {DEFAULT, AGGREGATE, *EXPERTS}:
-        return Served(name)
+        return Served(name, rates)
     if name in RULES:
         return Refitted(RULES[name])
     raise BadField("model", name, f"give one of {', '.join(models())}")

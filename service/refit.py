@@ -14,6 +14,7 @@ import time
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from itertools import groupby, islice
 from pathlib import Path
 from typing import TypeVar
@@ -21,11 +22,13 @@ from typing import TypeVar
 from calibrate import founding
 from calibrate.conformal import saved
 from calibrate.conformal.wrap import Calibrated
+from calibrate.hosts.versions import rates_of_hosts
 from predictors import hazards
 from predictors.experts.forest import Forest, grow
 from predictors.frames import frame_of
 from predictors.hazards import HierarchicalHazards
 from predictors.model import Change, Model, changes_of
+from predictors.resources import NONE, Rates
 from service.engine import Serving
 from service.lineup import Fits
 from service.settings import models_folder
@@ -97,14 +100,21 @@ class Saved:
     row: ModelFile
 
 
-def fit_as_of(reader: Reader, commit: int) -> HierarchicalHazards:
-    """The model of record, fitted on what was known at the commit."""
-    return hazards.fit(frame_of(asof.observations(reader, commit)), commit, hazards.FitSettings())
+def fit_as_of(reader: Reader, commit: int, *, rated: bool = True) -> HierarchicalHazards:
+    """The model of record, fitted on the outcomes, and where `rated` the rates of hosts, that were known at the commit."""
+    rates = rates_as_of(reader, commit) if rated else NONE
+    return hazards.fit(frame_of(asof.observations(reader, commit)), commit, hazards.FitSettings(), rates)
+
+
+def rates_as_of(reader: Reader, commit: int) -> Rates:
+    """Measured rates of hosts, as known at the commit."""
+    return rates_of_hosts(asof.profiles(reader, commit))
 
 
 def founded_as_of(reader: Reader, commit: int) -> Calibrated:
     """The calibrated model, founded on what was known at the commit."""
-    return founding.found(frame_of(asof.observations(reader, commit)), commit, hazards.FitSettings())
+    frame = frame_of(asof.observations(reader, commit))
+    return founding.found(frame, commit, hazards.FitSettings(), partial(rates_as_of, reader))
 
 
 def fit(reader: Reader, commit: int, before: Serving | None) -> Fit | None:
@@ -234,8 +244,10 @@ class Refitter:
         self._total += n_outcomes
         self._since_fit += n_outcomes
 
-    def maybe_start(self, commit: int, serving: Serving | None) -> None:
+    def maybe_start(self, commit: int, serving: Serving | None, newest_profile: int = 0) -> None:
         """Start a fit as of `commit`, at which `serving` serves, if one is due: the first at once, later ones by growth.
+
+        A profile that came after the last fit, at commit `newest_profile`, makes one due as well: only fits know of rates.
 
         While little is known a fit is due at every doubling: what one or two outcomes say of scale is soon outgrown. Later on
         it is due when outcomes have grown by a tenth, or as often as a small share of the time allows: work of a new kind is
@@ -245,7 +257,8 @@ class Refitter:
         first = serving is None or not isinstance(serving.model, Calibrated)
         least = 1 if first else max(1, min(self._least, fitted))
         due = least if now_s >= self._rest_until_s else max(least, GROWTH * self._total)
-        if self._running is None and self._since_fit >= due and now_s >= self._retry_at_s:
+        profiled = serving is not None and serving.model.fit_commit < newest_profile
+        if self._running is None and (profiled or self._since_fit >= due) and now_s >= self._retry_at_s:
             self.start(commit, serving)
 
     def start(self, commit: int, serving: Serving | None) -> None:

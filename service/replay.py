@@ -156,7 +156,7 @@ class _Again:
     def _founded(self, row: ModelFile) -> Model:
         """The model founded anew as of its commit; an earlier program's model of record in the form it was saved in."""
         if row.family != saved.FAMILY:
-            forms = list(modelfile.forms(fit_as_of(self.reader, row.fit_commit)))
+            forms = list(modelfile.forms(fit_as_of(self.reader, row.fit_commit, rated=False)))
             same = [form for form in forms if self._is(row, modelfile.packed(form))]
             self._note(row, same=bool(same))
             return same[0] if same else forms[0]

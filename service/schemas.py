@@ -154,10 +154,11 @@ class SupportOut(BaseModel):
         CheckedOut | None, Field(description="How earlier answers like this one were checked; absent where none were.")
     ] = None
     provenance: Annotated[
-        Literal["own_host", "sibling", "device_class", "family", "other_work"] | None,
+        Literal["own_host", "profile_prior", "sibling", "device_class", "family", "other_work"] | None,
         Field(
             description="Where the nearest outcomes come from: this family of work on this host; the same model on another host; "
-            "the family on such a device; the family anywhere; other work of the phase. Absent where the model does not say."
+            "the family on such a device; the family anywhere; other work of the phase; or, where the host has ended nothing of "
+            "the phase, its measured profile, beside outcomes of other hosts. Absent where the model does not say."
         ),
     ] = None
     age_s: Annotated[

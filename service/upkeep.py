@@ -163,6 +163,9 @@ class Upkeep:
 
     def _swap(self) -> None:
         """Let fitted experts take over: once the model they are part of is saved, it serves. Start a fit when one is due."""
+        newest_profile = asof.newest_profile(self._reader, self._derived_to)
+        # What came with a profile or before it is learned by now, so that a fit may be as of then.
+        self._lineup.learned_to = max(self._lineup.learned_to, newest_profile)
         done, upto, before = self._refitter.finished(), self._lineup.learned_to, self._lineup.calibrated
         if isinstance(done, Fit):
             model = succeeded(done, before, self._reader, upto)
@@ -170,7 +173,7 @@ class Upkeep:
                 self._refitter.save(model, replace(done.origin, served_from=upto))
         elif done is not None:
             self._contest.publish(Serving(caught_up(done.model, self._reader, upto), done.row.model_id))
-        self._refitter.maybe_start(upto, self._lineup.calibrated)
+        self._refitter.maybe_start(upto, self._lineup.calibrated, newest_profile)
         self._contest.go_on(self._reader, upto)
 
     def warm(self) -> None:

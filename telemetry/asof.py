@@ -227,6 +227,11 @@ def profiles(reader: Reader, commit: int) -> list[HostProfile]:
     return rows_of(HostProfile, reader.arrow(sql, [commit, IMPORTED_GRANT]))
 
 
+def newest_profile(reader: Reader, commit: int) -> int:
+    """Commit at which the newest profile known at `commit` became known; 0 if none is."""
+    return int(reader.rows("SELECT coalesce(max(known_from), 0) FROM host_profiles WHERE known_from <= ?", [commit])[0][0])
+
+
 def grants(reader: Reader, commit: int) -> dict[str, Grant]:
     """Versions of all grants standing at `commit`, by grant_id."""
     sql = f"SELECT g.* FROM grants g WHERE {_STANDING.format('g')} ORDER BY g.grant_id"  # noqa: S608  constants

@@ -126,7 +126,7 @@ class Calibrated:
             controlled_within=within if controlled_at is not None else None,
             checked=checked(self.recalibration, asked.path),
             changed=Action.SHADOW in reactions,
-            provenance=provenance(self.inner.histories, context, phase),
+            provenance=provenance(self.inner.histories, context, phase, rests_on_rates=self.inner.rests_on_rates(context, phase)),
             newest_ns=newest_ns(self.newest, context, phase, LEVELS.index(support.level)),
         )
 

@@ -18,11 +18,18 @@ PROVENANCES = {
 }
 """Nearest first: the family on this host; the same model on another; the family on such a device; the family anywhere."""
 OTHER = "other_work"
+PROFILE = "profile_prior"
+"""The host has ended nothing of the phase: its measured rates place it, and other hosts tell the rest."""
 
 
-def provenance(known: Histories, context: Context, phase: str) -> str:
-    """The word for the nearest group of a context of which any outcome is known; OTHER where only other work of the phase is."""
+def provenance(known: Histories, context: Context, phase: str, *, rests_on_rates: bool = False) -> str:
+    """The word for the nearest group of a context of which any outcome is known; OTHER where only other work of the phase is.
+
+    PROFILE where the host's place rests on its rates and it has ended nothing since.
+    """
     groups = dict(zip(GROUPS, groups_of(context, phase), strict=True))
+    if rests_on_rates and groups["host"] not in known.means:
+        return PROFILE
     return next((word for name, word in PROVENANCES.items() if groups[name] in known.means), OTHER)
 
 

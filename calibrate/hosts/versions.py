@@ -8,6 +8,7 @@ from typing import Any
 
 from calibrate.hosts.condition import PASSING, version_of
 from telemetry.tables import HostProfile
+from telemetry.words import IMPORTED_GRANT
 
 _TOLD = {
     "driver": "GPU driver",
@@ -76,11 +77,12 @@ def _contended(*told: Mapping[str, Any]) -> bool:
 def baseline(profiles: Sequence[HostProfile]) -> dict[str, float]:
     """The newest uncontended median of each rate, by name, under the newest condition of one host.
 
-    What was measured beside other work is never among them; a host that was only ever measured so has no baseline.
+    What was measured beside other work, or by a run that was stopped, is never among them; a host that was only ever measured so
+    has no baseline.
     """
-    if not profiles:
+    ordered = sorted((row for row in profiles if not row.partial), key=lambda row: (row.measured_ns, row.profile_id))
+    if not ordered:
         return {}
-    ordered = sorted(profiles, key=lambda row: (row.measured_ns, row.profile_id))
     version = version_of(json.loads(ordered[-1].condition))
     found: dict[str, float] = {}
     for row in ordered:
@@ -88,6 +90,16 @@ def baseline(profiles: Sequence[HostProfile]) -> dict[str, float]:
             told = json.loads(row.rates)
             found |= {name: rate["median"] for name, rate in told.items() if not _contended(rate) and not _speaks_against(rate)}
     return found
+
+
+def rates_of_hosts(profiles: Sequence[HostProfile]) -> dict[str, dict[str, float]]:
+    """The baseline of every host that has one, by host, of profiles measured here: others' files have other conditions."""
+    measured: dict[str, list[HostProfile]] = {}
+    for row in profiles:
+        if row.grant_id != IMPORTED_GRANT:
+            measured.setdefault(row.host, []).append(row)
+    found = {host: baseline(mine) for host, mine in sorted(measured.items())}
+    return {host: rates for host, rates in found.items() if rates}
 
 
 def _speaks_against(rate: Mapping[str, Any]) -> bool:

@@ -137,17 +137,21 @@ class Histories:
         high = np.where(GRID * (n + 1) <= n, longest, np.inf)
         return np.minimum(np.maximum(log_quantiles, low), high)
 
-    def pooled(self, groups: tuple[str, ...]) -> tuple[Array | None, Array | None]:
-        """Log quantiles at GRID of the phase's recent durations, and the configuration's shrunk to wider groups'."""
-        whole = self.windows.get(groups[PHASE])
-        if whole is None:
+    def pooled(self, groups: tuple[str, ...], of_host: float = 0.0) -> tuple[Array | None, Array | None]:
+        """Log quantiles at GRID of the phase's recent durations, and the configuration's shrunk to wider groups'.
+
+        What lasted on all hosts is moved by what is known of this one, `of_host`; what lasted here is as it was.
+        """
+        window = self.windows.get(groups[PHASE])
+        if window is None:
             return None, None
-        shrunk = whole.quantiles
+        shrunk = whole = window.quantiles + of_host
         for place, weight in zip((FAMILY, WIDE, EXACT), POOLING, strict=True):
             window = self.windows.get(groups[place])
             if window is not None:
-                shrunk = (len(window) * window.quantiles + weight * shrunk) / (len(window) + weight)
-        return whole.quantiles, shrunk
+                own = window.quantiles + of_host if place == FAMILY else window.quantiles
+                shrunk = (len(window) * own + weight * shrunk) / (len(window) + weight)
+        return whole, shrunk
 
 
 class Learning:

@@ -1,191 +1,262 @@
-"""A host without history is predicted from its profile, widely before it has one, and its own runs take over."""
+"""A host without history starts where its measured rates put it, as wide as such starts were off on hosts left out."""
 
 from __future__ import annotations
-
-import math
-from collections.abc import Callable
-from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
-from scipy.special import ndtri
 
-from predictors.seeding import Centre, Form, Rows, Seed, Spread, _Data, _spread, fit, handed_over, start
-from telemetry.errors import BadField, NoEvidence
+from predictors import hazards, location, modelfile
+from predictors.contexts import Context
+from predictors.frames import Frame
+from predictors.hazards import HierarchicalHazards
+from predictors.location import Location, Rows
+from predictors.resources import NONE, Rates, explaining, speeds
+from predictors.seeding import LEAST_HOSTS, design, learned
+from predictors.settings import FitSettings
 
-RESOURCES = ("flop_per_s", "bytes_per_s", "read_bytes_per_s")
-FACTOR = np.array([1.4, 1.2, 1.1])
-OVERHEAD_S = 0.2
-RUNS = (0, 1, 5, 20, 100)
-WORLDS, NEW = 10, 10
-Floats = NDArray[np.float64]
-Make = Callable[[str, int], tuple[Floats, Floats]]
-
-
-def world(seed: int, form: Form, n_hosts: int = 8) -> tuple[Rows, dict[str, dict[str, float]], Make]:
-    """Hosts, some of them new, whose rates are known to 3 %, each 5 % off for reasons of its own; outcomes with 10 % noise."""
-    rng = np.random.default_rng(seed)
-    names = [*(f"h-{n}" for n in range(n_hosts)), "new", *(f"new-{n}" for n in range(NEW))]
-    true = {name: np.array([5e10, 1e10, 1e9]) * np.exp(rng.normal(0, 0.5, 3)) for name in names}
-    own = {name: math.exp(rng.normal(0, 0.05)) for name in names}
-    rates = {name: dict(zip(RESOURCES, true[name] * np.exp(rng.normal(0, 0.03, 3)), strict=True)) for name in names}
-
-    def make(name: str, n: int) -> tuple[Floats, Floats]:
-        work = np.exp(rng.normal(np.log([2e10, 3e9, 2e8]), 0.7, (n, 3)))
-        taken = FACTOR * work / true[name]
-        busy = taken.sum(axis=1) if form == "serial" else taken.max(axis=1)
-        return work, (OVERHEAD_S + busy) * own[name] * np.exp(rng.normal(0, 0.1, n))
-
-    made = {name: make(name, 60) for name in names[:n_hosts]}
-    host = tuple(name for name in made for _ in range(60))
-    rows = Rows(host, np.vstack([work for work, _ in made.values()]), np.concatenate([time_s for _, time_s in made.values()]))
-    return rows, rates, make
+HOSTS = ("ash", "elm", "fir", "oak", "yew")
+SPEED = {"ash": 1.0, "elm": 0.5, "fir": 2.0, "oak": 1.5, "yew": 0.7, "new": 0.25}
+MODELS = 4
 
 
-def judged(centre: Centre, time_s: Floats) -> tuple[float, float, float]:
-    """Median absolute relative error, share within p90, spread in log time."""
-    error = float(np.median(np.abs(np.exp(centre.log_s) - time_s) / time_s))
-    within = float(np.mean(np.log(time_s) <= centre.log_s + ndtri(0.9) * centre.spread))
-    return error, within, centre.spread
+def rates_of(*hosts: str, noise: float = 0.0) -> Rates:
+    """Rates in proportion to speeds, off by `noise` in log units."""
+    rng = np.random.default_rng(11)
+    return {host: {"matmul_threads_1_flop_per_s": 1e9 * SPEED[host] * float(np.exp(rng.normal(0, noise)))} for host in hosts}
 
 
-@pytest.mark.parametrize("form", ["serial", "pipelined"])
-def test_a_new_host_is_predicted_within_12_percent_from_its_profile_and_its_runs_take_over(form: Form) -> None:
-    found: dict[Any, list[tuple[float, float, float]]] = {}
-    chosen = 0
-    for seed in range(WORLDS):
-        rows, rates, make = world(seed, form)
-        fitted = fit(RESOURCES, rows, rates)
-        chosen += fitted.line.form == form
-        for host in (f"new-{n}" for n in range(NEW)):
-            (own_work, own_s), (work, time_s) = make(host, RUNS[-1]), make(host, 200)
-            found.setdefault("no profile", []).append(judged(start(fitted, work, None), time_s))
-            for n in RUNS:
-                own = Rows((host,) * n, own_work[:n], own_s[:n])
-                found.setdefault(n, []).append(judged(handed_over(fitted, work, rates[host], own), time_s))
-    error, coverage, width = ({case: float(np.mean([one[k] for one in told])) for case, told in found.items()} for k in range(3))
-    assert chosen >= 0.8 * WORLDS
-    assert max(error[n] for n in RUNS) <= 0.12, error
-    assert all(0.85 <= coverage[n] <= 0.95 for n in RUNS), coverage
-    assert 0.80 <= coverage["no profile"] <= 0.97, "each host is one draw: 100 of them tell it to 3 points"
-    assert [width[n] for n in RUNS] == sorted((width[n] for n in RUNS), reverse=True)
-    assert width["no profile"] > 2.5 * width[0], "wide before any profile"
-    assert error[100] < error[0] < error["no profile"] / 2
+def contexts() -> list[Context]:
+    return [Context(host=host, family="sort", model=f"m{m}") for host in HOSTS for m in range(MODELS)]
 
 
-def test_overhead_and_factors_are_found_and_their_form_is_chosen_by_hosts_left_out() -> None:
-    rows, rates, _ = world(3, "serial")
-    seed = fit(RESOURCES, rows, rates)
-    assert "serial" == seed.line.form
-    assert seed.left_out["serial"] < seed.left_out["pipelined"]
-    assert seed.line.factor == pytest.approx(FACTOR, rel=0.12)
-    assert seed.line.overhead_s == pytest.approx(OVERHEAD_S, rel=0.3)
+def rows_of(known: list[Context], *, each: int = 10, sd: float = 0.1) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    """Log times in proportion to work over speed, and the context of each."""
+    rng = np.random.default_rng(5)
+    truth = np.array([0.4 * int((c.model or "m0")[1:]) - np.log(SPEED[c.host or ""]) for c in known])
+    context = np.repeat(np.arange(len(known)), each)
+    return truth[context] + rng.normal(0, sd, len(context)), context
 
 
-def test_without_noise_the_law_is_found_exactly() -> None:
-    work = np.array([[1e9, 0.0, 2e8], [4e9, 3e9, 0.0], [2e9, 1e9, 1e8], [1e8, 5e9, 3e8]] * 3)
-    host = tuple(f"h-{n // 4}" for n in range(12))
-    rates = {f"h-{n}": dict(zip(RESOURCES, (1e9 * (n + 1), 2e9 / (n + 1), 1e8 * (3 - n)), strict=True)) for n in range(3)}
-    ideal_s = work / np.array([[rates[name][resource] for resource in RESOURCES] for name in host])
-    seed = fit(RESOURCES, Rows(host, work, 0.5 + (FACTOR * ideal_s).sum(axis=1)), rates)
-    assert seed.line.factor == pytest.approx(FACTOR, rel=1e-4)
-    assert seed.line.overhead_s == pytest.approx(0.5, rel=1e-4)
-    centre = start(seed, np.array([[1e9, 2e9, 3e8]]), {"flop_per_s": 1e9, "bytes_per_s": 1e9, "read_bytes_per_s": 1e8})
-    assert math.exp(centre.log_s[0]) == pytest.approx(0.5 + 1.4 + 2.4 + 3.3, rel=1e-3)
+def fitted(rates: Rates, known: list[Context] | None = None) -> Location:
+    known = contexts() if known is None else known
+    log_time, context = rows_of(known)
+    n = len(log_time)
+    rows = Rows(np.full(n, -np.inf), log_time, np.ones(n, dtype=bool), np.ones(n), context)
+    return location.fit(known, "service", rows, novel_sd=0.5, pooling=5.0, rates=rates)
 
 
-@settings(max_examples=25, deadline=None)
-@given(st.integers(0, 10_000), st.integers(3, 6))
-def test_nothing_is_negative_or_more_than_finite_whatever_the_times_are(seed: int, n_hosts: int) -> None:
-    rng = np.random.default_rng(seed)
-    host = tuple(f"h-{n % n_hosts}" for n in range(6 * n_hosts))
-    work = np.exp(rng.normal(0, 3, (len(host), 3))) * rng.integers(0, 2, (len(host), 3))
-    rates = {name: dict(zip(RESOURCES, np.exp(rng.normal(0, 2, 3)), strict=True)) for name in host}
-    found = fit(RESOURCES, Rows(host, work, np.exp(rng.normal(0, 4, len(host)))), rates)
-    assert found.line.overhead_s >= 0
-    assert np.all(found.line.factor >= 0)
-    for told in (rates["h-0"], None):
-        centre = start(found, work, told)
-        assert np.all(np.isfinite(centre.log_s))
-        assert math.isfinite(centre.spread)
-        assert centre.unsure > 0
+NEW = Context(host="new", family="sort", model="m0")
+TRUE = -np.log(SPEED["new"])
 
 
-@pytest.mark.parametrize(("n_hosts", "t_quantile"), [(3, 1.8856), (12, 1.3634)])
-def test_fewer_hosts_make_a_new_one_less_sure(n_hosts: int, t_quantile: float) -> None:
-    code = np.repeat(np.arange(n_hosts), 4)
-    data = _Data(np.ones((len(code), 1)), np.zeros(len(code)), code, n_hosts)
-    off = np.where(code % 2 == 0, 0.3, -0.3) + np.tile([-0.1, 0.1, -0.1, 0.1], n_hosts)
-    spread = _spread(off, data)
-    assert spread.within == pytest.approx(0.01 * 4 / 3)
-    assert spread.between == pytest.approx((0.09 - 0.01 / 3) * (t_quantile / 1.28155) ** 2, rel=1e-3)
+def test_rates_of_one_and_of_all_threads_are_resources_of_their_own_however_many_all_are() -> None:
+    told = {"matmul_threads_1_flop_per_s": 2.0, "matmul_threads_8_flop_per_s": 9.0, "matmul_threads_4_flop_per_s": 7.0}
+    assert {"matmul_flop_per_s of one thread": np.log(2.0), "matmul_flop_per_s of all threads": np.log(9.0)} == speeds(told)
+    assert ["matmul_flop_per_s of all threads", "matmul_flop_per_s of one thread"] == sorted(
+        speeds({"matmul_threads_1_flop_per_s": 2.0})
+    )
 
 
-def test_a_profile_that_lacks_a_resource_is_none() -> None:
-    rows, rates, _ = world(1, "serial")
-    seed = fit(RESOURCES, rows, rates)
-    work = rows.work[:2]
-    lacking = {name: rate for name, rate in rates["new"].items() if name != "bytes_per_s"}
-    assert start(seed, work, None).spread == start(seed, work, lacking).spread > start(seed, work, rates["new"]).spread
-
-
-def test_a_host_takes_over_by_its_share_of_what_is_known() -> None:
-    rows, rates, _ = world(2, "serial")
-    seed = replace(fit(RESOURCES, rows, rates), profiled=Spread(0.04, 0.01))
-    work = np.array([[2e10, 3e9, 2e8]])
-    first = start(seed, work, rates["new"])
-    twice = np.exp(first.log_s) * 2.0
-    own = Rows(("new",) * 4, np.repeat(work, 4, axis=0), np.repeat(twice, 4))
-    then = handed_over(seed, work, rates["new"], own)
-    assert then.log_s[0] - first.log_s[0] == pytest.approx(math.log(2) * 0.04 / (0.04 + 0.01 / 4))
-    assert then.unsure == pytest.approx(0.04 * 0.0025 / (0.04 + 0.0025))
-    assert 0.01 == then.within
-
-
-def test_one_stalled_run_does_not_make_a_host_slow() -> None:
-    rows, rates, make = world(5, "serial")
-    seed = fit(RESOURCES, rows, rates)
-    work, time_s = make("new", 9)
-    plain = handed_over(seed, work, rates["new"], Rows(("new",) * 9, work, time_s))
-    time_s[4] *= 400
-    stalled = handed_over(seed, work, rates["new"], Rows(("new",) * 9, work, time_s))
-    assert abs(stalled.log_s[0] - plain.log_s[0]) < 0.1
-
-
-def test_a_fit_is_the_same_to_the_bit_in_whatever_order_hosts_have_their_names() -> None:
-    rows, rates, _ = world(4, "pipelined")
-    assert str(fit(RESOURCES, rows, rates)) == str(fit(RESOURCES, rows, dict(reversed(rates.items()))))
-
-
-def test_too_few_measured_hosts_are_no_evidence() -> None:
-    rows, rates, _ = world(1, "serial")
-    with pytest.raises(NoEvidence, match="2 with history"):
-        fit(RESOURCES, rows, {name: rates[name] for name in ("h-0", "h-1", "new")})
+def test_seconds_of_warm_up_are_speeds_upside_down_and_other_seconds_are_none() -> None:
+    told = {
+        "warmup_import_s": 2.0,
+        "matmul_threads_1_single_s": 0.1,
+        "network_round_trip_s": 1e-4,
+        "memory_copy_bytes_per_s": 5.0,
+    }
+    assert {"warmup_import_s": -np.log(2.0), "memory_copy_bytes_per_s": np.log(5.0)} == speeds(told)
+    assert {} == speeds({"a_per_s": 0.0, "b_per_s": float("nan"), "c_per_s": -1.0, "d_per_s": float("inf")})
 
 
 @pytest.mark.parametrize(
-    ("change", "field"),
+    ("phase", "expected"),
     [
-        ({"work": np.ones((2, 3))}, "work"),
-        ({"work": np.full((480, 3), -1.0)}, "work"),
-        ({"work": np.full((480, 3), np.nan)}, "work"),
-        ({"time_s": np.zeros(480)}, "time_s"),
-        ({"time_s": np.full(480, np.inf)}, "time_s"),
+        ("read", ("file_read_cold_bytes_per_s", "checkpoint_decode_cold_bytes_per_s")),
+        ("transfer", ("network_bytes_per_s",)),
+        ("warmup", ("warmup_import_s",)),
+        ("service", ("matmul_flop_per_s of one thread", "memory_copy_bytes_per_s")),
+        ("epoch", ("matmul_flop_per_s of one thread", "memory_copy_bytes_per_s")),
     ],
 )
-def test_work_and_times_that_are_none_are_refused_by_name(change: dict[str, Floats], field: str) -> None:
-    rows, rates, _ = world(1, "serial")
-    with pytest.raises(BadField) as caught:
-        fit(RESOURCES, replace(rows, **change), rates)
-    assert field == caught.value.field
+def test_a_phase_is_explained_by_what_it_waits_for(phase: str, expected: tuple[str, ...]) -> None:
+    told = ("matmul_flop_per_s of one thread", "file_read_cold_bytes_per_s", "network_bytes_per_s", "warmup_import_s")
+    told += ("memory_copy_bytes_per_s", "checkpoint_decode_cold_bytes_per_s")
+    assert set(expected) == set(explaining(phase, told))
 
 
-def test_a_seed_tells_on_how_many_hosts_it_rests() -> None:
-    rows, rates, _ = world(1, "serial", 5)
-    seed: Seed = fit(RESOURCES, rows, rates)
-    assert 5 == seed.n_hosts
-    assert seed.unprofiled.between > seed.profiled.between
+def test_where_no_rate_is_of_the_kind_that_explains_a_phase_all_do() -> None:
+    assert ("memory_copy_bytes_per_s",) == explaining("read", ["memory_copy_bytes_per_s"])
+
+
+def test_a_host_never_seen_starts_where_its_rates_put_it() -> None:
+    plain, told = fitted(NONE), fitted(rates_of(*HOSTS, "new"))
+    (before,), (wide,) = plain.centre([NEW])
+    (after,), (narrow,) = told.centre([NEW])
+    assert abs(before - TRUE) > 1.0  # four times slower than the middle, which nobody could know
+    assert abs(after - TRUE) < 0.15
+    assert narrow < wide / 4
+
+
+def test_without_any_rate_a_fit_is_the_same_to_the_bit() -> None:
+    frame = _frame()
+    untold = modelfile.packed(hazards.fit(frame, len(frame), FitSettings()))
+    assert untold == modelfile.packed(hazards.fit(frame, len(frame), FitSettings(), NONE))
+    assert untold == modelfile.packed(
+        hazards.fit(frame, len(frame), FitSettings(), rates_of("new"))
+    )  # told of no host of the fit
+
+
+def test_a_host_without_profile_is_answered_as_far_off_as_ever_beside_profiled_ones() -> None:
+    plain, told = fitted(NONE), fitted(rates_of(*HOSTS[:4], "new"))
+    stranger = Context(host="stranger", family="sort", model="m0")
+    (before,), (wide,) = plain.centre([stranger])
+    (after,), (still,) = told.centre([stranger])
+    np.testing.assert_allclose(after, before, atol=0.05)
+    np.testing.assert_allclose(still, wide, rtol=0.1)
+
+
+def test_of_fewer_than_three_hosts_the_physics_moves_the_mean_and_all_stays_unknown() -> None:
+    plain, told = fitted(NONE), fitted(rates_of("ash", "new"))
+    (before,), (wide,) = plain.centre([NEW])
+    (after,), (still,) = told.centre([NEW])
+    np.testing.assert_allclose(after - before, TRUE, atol=0.35)  # four times slower than ash, which is near the middle
+    assert still >= wide
+
+
+def test_a_profile_that_tells_less_than_nothing_is_left_aside() -> None:
+    opposite = {host: {"matmul_threads_1_flop_per_s": 1.0 / SPEED[host]} for host in (*HOSTS, "new")}
+    assert fitted(opposite).effects.seed is None
+
+
+def test_noisy_rates_leave_more_unknown() -> None:
+    exact, noisy = (fitted(rates_of(*HOSTS, "new", noise=noise)).centre([NEW])[1][0] for noise in (0.0, 0.3))
+    assert noisy > 2 * exact
+
+
+def test_a_host_with_history_hands_over_to_it() -> None:
+    # Its rates say four times slower than it is: one run hardly counts against them, forty do.
+    wrong = rates_of(*HOSTS, "new", noise=0.1) | {"new": {"matmul_threads_1_flop_per_s": 0.25e9 / 4}}
+    truth, found = float(TRUE), []
+    for n in (0, 1, 40):
+        known = [*contexts(), *[NEW] * bool(n)]
+        log_time, context = rows_of(contexts())
+        own = np.full(n, truth)
+        rows = Rows(
+            np.full(len(log_time) + n, -np.inf),
+            np.append(log_time, own),
+            np.ones(len(log_time) + n, dtype=bool),
+            np.ones(len(log_time) + n),
+            np.append(context, np.full(n, len(contexts()))),
+        )
+        found.append(location.fit(known, "service", rows, novel_sd=0.5, pooling=5.0, rates=wrong).centre([NEW])[0][0])
+    assert found[0] > found[1] > found[2]
+    np.testing.assert_allclose(found[2], truth, atol=0.1)
+
+
+def test_a_host_that_lacks_some_rates_is_judged_by_those_it_has() -> None:
+    both = {host: {"a_per_s": SPEED[host], "b_per_s": SPEED[host]} for host in HOSTS}
+    told = fitted(both | {"new": {"a_per_s": SPEED["new"]}})
+    np.testing.assert_allclose(told.centre([NEW])[0][0], TRUE, atol=0.2)
+    assert told.effects.seed is not None
+    assert "other" not in fitted(both | {"other": {"c_per_s": 1.0}}).effects.seed.starts  # type: ignore[union-attr]
+
+
+def test_the_slope_is_learned_where_hosts_are_enough() -> None:
+    # Twice the rate makes the work here 2^0.6 times as fast: overheads.
+    flatter = {host: {"matmul_threads_1_flop_per_s": SPEED[host] ** (1 / 0.6)} for host in (*HOSTS, "new")}
+    seed = fitted(flatter).effects.seed
+    assert seed is not None
+    assert len(HOSTS) == seed.n_hosts >= LEAST_HOSTS
+    np.testing.assert_allclose(sum(seed.slope.values()), -0.6, atol=0.1)
+
+
+def test_one_host_by_hand() -> None:
+    # x = 0 for the only host of the fit, so c = m v / (v + v + n); the other, e times slower, lies at c + 1, unsure by its own v,
+    # by c, whose variance is v (v + n) / (v + v + n), and by the slope.
+    made = design("service", {"a": {"x_per_s": np.e}, "b": {"x_per_s": 1.0}}, 0, ["a"])
+    assert made is not None
+    seed = learned(made, np.array([0.4]), np.array([0.25]), 0.25)
+    assert seed is not None
+    c, unsure_c, slope_variance = 0.4 / 3.0, 0.25 * 0.5 / 0.75, 0.3**2
+    np.testing.assert_allclose([seed.starts["a"].log_time, seed.starts["b"].log_time], [c, c + 1.0])
+    np.testing.assert_allclose(seed.starts["b"].variance, 0.25 + unsure_c + slope_variance)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.lists(st.floats(-3, 3), min_size=1, max_size=8),
+    st.lists(st.floats(1e-3, 1e3), min_size=9, max_size=9),
+    st.floats(1e-4, 2.0),
+)
+def test_starts_are_finite_and_unsure_whatever_was_measured(means: list[float], measured: list[float], unprofiled: float) -> None:
+    hosts = [f"h{i}" for i in range(len(means))]
+    rates = {
+        host: {"a_per_s": rate, "file_read_cold_bytes_per_s": rate**2}
+        for host, rate in zip([*hosts, "x"], measured, strict=False)
+    }
+    made = design("service", rates, 0, hosts)
+    assert made is not None
+    seed = learned(made, np.array(means), np.full(len(means), 0.01), unprofiled)
+    for start in seed.starts.values() if seed is not None else ():
+        assert np.isfinite(start.log_time)
+        assert 0.0 < start.variance < np.inf
+
+
+def _frame() -> Frame:
+    known = contexts()
+    log_time, context = rows_of(known)
+    n = len(log_time)
+    none = np.zeros(n, dtype=bool)
+    order = np.random.default_rng(2).permutation(n)
+    return Frame(
+        tuple(known),
+        ("service",),
+        context[order],
+        np.zeros(n, dtype=np.int64),
+        np.zeros(n),
+        np.exp(log_time[order]),
+        ~none,
+        none,
+        none,
+        np.ones(n),
+        np.arange(1, n + 1, dtype=np.int64),
+    )
+
+
+@pytest.fixture(scope="module")
+def model() -> HierarchicalHazards:
+    frame = _frame()
+    return hazards.fit(frame, len(frame), FitSettings(), rates_of(*HOSTS, "new"))
+
+
+def test_the_model_answers_from_rates_and_says_so(model: HierarchicalHazards) -> None:
+    np.testing.assert_allclose(np.log(model.predict([NEW], ["service"]).quantile(np.array([[0.5]]))), [[TRUE]], atol=0.15)
+    assert model.rests_on_rates(NEW, "service")
+    assert not model.rests_on_rates(contexts()[0], "service")
+    assert not model.rests_on_rates(Context(host="stranger"), "service")
+    assert not model.rests_on_rates(NEW, "setup")
+    assert 0.0 == model.of_host(Context(host="stranger"), "service")
+    assert model.of_host(NEW, "service") > 1.0
+
+
+def test_a_model_file_keeps_rates(model: HierarchicalHazards) -> None:
+    content = modelfile.packed(model)
+    again = modelfile.unpacked(content)
+    assert content == modelfile.packed(again)
+    assert again.strata["service"].location.effects.seed == model.strata["service"].location.effects.seed
+
+
+def test_a_host_that_is_the_only_one_of_a_fit_places_others() -> None:
+    alone = [context for context in contexts() if context.host == "ash"]
+    log_time, context = rows_of(alone)
+    n = len(log_time)
+    rows = Rows(np.full(n, -np.inf), log_time, np.ones(n, dtype=bool), np.ones(n), context)
+    told, plain = (
+        location.fit(alone, "service", rows, novel_sd=0.5, pooling=5.0, rates=rates) for rates in (rates_of("ash", "new"), NONE)
+    )
+    (moved,), (left,) = told.centre([NEW])
+    np.testing.assert_allclose(moved - plain.centre([NEW])[0][0], TRUE)
+    assert left >= 0.25
