@@ -10,7 +10,7 @@ from typing import Annotated
 import orjson
 import typer
 
-from benchmarks import answers, contended, fits, hosts, ingest, learning, new_host, plans, recorder, starting
+from benchmarks import answers, contended, fits, hosts, ingest, learning, new_host, outcomes, plans, recorder, starting
 from benchmarks.measured import Figure
 
 PARTS: dict[str, Callable[[], list[Figure]]] = {
@@ -22,6 +22,7 @@ PARTS: dict[str, Callable[[], list[Figure]]] = {
     "starting": starting.run,
     "fits": fits.run,
     "learning": learning.run,
+    "outcomes": outcomes.run,
     "hosts": hosts.run,
     "new_host": new_host.run,
 }

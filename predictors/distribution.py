@@ -7,7 +7,7 @@ Notation: T is the duration, S(t) = P(T > t) = exp(-H(t)). An atom at zero is a 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -41,7 +41,9 @@ class Support:
     how earlier answers like this one were checked; None where none were, or where the model does not correct itself. `changed`
     says that a change was found there, and too few answers since have come true. `provenance` tells where the nearest outcomes
     come from and `newest_ns` (UTC) when the newest of `level` ended, None where the model does not say. `controlled_at` is the
-    level whose long-run miss rate among answers like this one is proven to lie within `controlled_within` of nominal, if any.
+    level whose long-run miss rate among answers like this one is proven to lie within `controlled_within` of nominal, if any, and
+    `claimed` the highest level up to which exchangeable outcomes of the exact configuration prove the answer's bounds: 0 where
+    they prove none, None where the model does not look.
     """
 
     level: str
@@ -56,11 +58,21 @@ class Support:
     newest_ns: int | None = None
     controlled_at: float | None = None
     controlled_within: float | None = None
+    claimed: float | None = None
+
+    @property
+    def backed_to(self) -> float:
+        """Highest level exchangeable outcomes of that number can back: the rank n of n + 1 (split conformal)."""
+        return self.n / (self.n + 1.0)
 
     @property
     def claimed_to(self) -> float:
-        """Highest level exchangeable outcomes of that number can back: the rank n of n + 1 (split conformal)."""
-        return self.n / (self.n + 1.0)
+        """Highest level claimed of the answer: what is proven of it, or what its number of outcomes can back if nobody looked."""
+        return self.backed_to if self.claimed is None else self.claimed
+
+    def at_an_age(self) -> Support:
+        """The evidence behind the remaining time of one that runs: what is proven of whole durations is not of those."""
+        return replace(self, controlled_at=None, controlled_within=None, claimed=None if self.claimed is None else 0.0)
 
 
 class Distribution(ABC):

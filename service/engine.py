@@ -97,8 +97,9 @@ def _answered(serving: Serving, questions: list[Question], asking: Asking, place
     for i, found in courses.items():
         read.fill([i], found.remaining, asking.levels)
     ids = [asking.prediction_ids[place] for place in places]
+    support = [at_birth.at_an_age() if late else at_birth for at_birth, late in zip(whole.support, aged, strict=True)]
     return [
-        _render(serving, q, asking, ids[i], whole.support[i], read.of(i), float(complete[i]), courses.get(i))
+        _render(serving, q, asking, ids[i], support[i], read.of(i), float(complete[i]), courses.get(i))
         for i, q in enumerate(questions)
     ]
 
@@ -111,7 +112,7 @@ class _Reading:
     asked: Array
     mean: Array
     horizon: Array
-    claimed_s: Array
+    backed_s: Array
     forms: list[str]
 
     @classmethod
@@ -123,9 +124,9 @@ class _Reading:
         same = np.concatenate([GRID, levels, MEAN_LEVELS])
         at = np.empty((dist.n_contexts, len(same) + 1))
         at[:, :-1] = same
-        at[:, -1] = [s.claimed_to for s in dist.support]
+        at[:, -1] = [s.backed_to for s in dist.support]
         read, last, end = dist.quantile(at), len(GRID), len(GRID) + len(levels)
-        self.grid[rows], self.asked[rows], self.claimed_s[rows] = read[:, :last], read[:, last:end], read[:, -1]
+        self.grid[rows], self.asked[rows], self.backed_s[rows] = read[:, :last], read[:, last:end], read[:, -1]
         self.horizon[rows] = read[:, last - 1]
         self.mean[rows] = np.minimum(read[:, end:-1], read[:, last - 1 : last]).mean(axis=1)
         for row, form in zip(rows, dist.forms, strict=True):
@@ -137,7 +138,7 @@ class _Reading:
             "asked": self.asked[i].tolist(),
             "mean": float(self.mean[i]),
             "horizon": float(self.horizon[i]),
-            "claimed_s": float(self.claimed_s[i]),
+            "backed_s": float(self.backed_s[i]),
             "form": self.forms[i],
         }
 
@@ -178,7 +179,7 @@ def _told(support: Support, made_ns: int) -> dict[str, Any]:
 
 
 def beyond(levels: Sequence[float], support: Support, at_least_s: float) -> list[dict[str, Any]]:
-    """Levels asked for above what the evidence claims: p needs p / (1 - p) outcomes (rank ceil((n + 1) p) <= n)."""
+    """Levels asked for above what so many outcomes can claim: p needs p / (1 - p) outcomes (rank ceil((n + 1) p) <= n)."""
     return [
         {
             "level": p,
@@ -187,7 +188,7 @@ def beyond(levels: Sequence[float], support: Support, at_least_s: float) -> list
             "reason": "too_few_outcomes",
         }
         for p in levels
-        if p > support.claimed_to + 1e-12
+        if p > support.backed_to + 1e-12
     ]
 
 
@@ -223,7 +224,7 @@ def _render(
 ) -> Answered:
     """One answer as JSON and as a ledger row; the row keeps the hash of the JSON."""
     if changed is not None:
-        support = changed.remaining.support[0]
+        support = changed.remaining.support[0].at_an_age()
     status, reasons = judge(support, q.elapsed_s if changed is None else changed.age_s, q.elapsed_source)
     answer = {
         "prediction_id": prediction_id,
@@ -242,7 +243,7 @@ def _render(
         "claimed_to": support.claimed_to,
         "controlled_at": support.controlled_at,
         "controlled_within": support.controlled_within,
-        "beyond": beyond(asking.levels, support, read["claimed_s"]),
+        "beyond": beyond(asking.levels, support, read["backed_s"]),
         "support": _told(support, asking.made_ns),
         "model_id": serving.model_id,
         "as_of_commit": serving.model.commit,

@@ -223,7 +223,14 @@ class Answer(BaseModel):
     causes: Annotated[
         CausesOut | None, Field(description="With `horizon_s`: ends by cause; null where the fit in use didn't count them.")
     ] = None
-    claimed_to: float
+    claimed_to: Annotated[
+        float,
+        Field(
+            description="Highest of 0.8, 0.9, 0.95, 0.99 up to which outcomes of this very configuration prove the answered "
+            "bounds (split conformal: an outcome exchangeable with them lies below with that probability); 0 where they prove "
+            "none, as for phases that run already. Of a model that isn't recalibrated, what the number of outcomes could back."
+        ),
+    ]
     controlled_at: Annotated[
         float | None,
         Field(

@@ -56,16 +56,17 @@ class Histogram:
 
     def having(self, column: int, share: float) -> Histogram:
         """With an outcome in a bin."""
-        aged = self._aged(share)
-        aged.counts[column] += share
-        return replace(aged, n=aged.n + share)
+        kept = 0.5 ** (share / HALF_LIFE)
+        counts = self.counts * kept
+        counts[column] += share
+        return Histogram(self.n * kept + share, counts, tuple(mass * kept for mass in self.lost), self.running)
 
     def losing(self, column: int, share: float) -> Histogram:
         """With a row that lasted longer than the bin."""
-        aged = self._aged(share)
-        lost = list(aged.lost or NO_LOST)
+        kept = 0.5 ** (share / HALF_LIFE)
+        lost = [mass * kept for mass in self.lost or NO_LOST]
         lost[column] += share
-        return replace(aged, lost=tuple(lost))
+        return Histogram(self.n * kept, self.counts * kept, tuple(lost), self.running)
 
     def discounted(self, kept: float) -> Histogram:
         """With what ended weighing `kept` times as much, 0 to 1; rows that run stay as they are."""
@@ -76,10 +77,6 @@ class Histogram:
         running = list(self.running or NO_RUNNING)
         running[column] += sign * round(share / UNIT)
         return replace(self, running=tuple(running) if any(running) else ())
-
-    def _aged(self, share: float) -> Histogram:
-        kept = 0.5 ** (share / HALF_LIFE)
-        return Histogram(self.n * kept, self.counts * kept, tuple(mass * kept for mass in self.lost), self.running)
 
     def shrunk(self, parent: Array) -> Array:
         """Shares by bin, shape (len(WIDTHS),), the parent's weighing PSEUDO outcomes."""

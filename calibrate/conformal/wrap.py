@@ -13,9 +13,10 @@ import numpy as np
 from scipy.special import ndtri
 
 from calibrate.conformal.ages import Ages, Lasted, groups_aged
-from calibrate.conformal.checked import checked
+from calibrate.conformal.checked import checked, few
+from calibrate.conformal.claims import CLAIMED, claimed_to, proven
 from calibrate.conformal.controlled import Controlled
-from calibrate.conformal.pit import EDGES, Placed, Recalibration, Seen, passed_in, place_in
+from calibrate.conformal.pit import EDGES, Histogram, Placed, Recalibration, Seen, passed_in, place_in
 from calibrate.conformal.reacting import discounted, restarted, spread, trusted
 from calibrate.conformal.remaining import Aging
 from calibrate.evidence.nearest import newer, newest_ns, provenance
@@ -42,6 +43,7 @@ RHO = 1.0
 MEMO = 20_000
 """Answers remembered until the next outcome."""
 SCORES: Array = ndtri(GRID)
+AT_CLAIMED = np.searchsorted(GRID, CLAIMED - 1e-9)
 OUTERMOST = 1e-4
 """No level nearer to 0 or 1 than this is asked of the model."""
 
@@ -108,12 +110,19 @@ class Calibrated:
         contexts, phases = [context for context, _ in pairs], [phase for _, phase in pairs]
         known = self.inner.record.predict(contexts, phases)
         asked = self.inner.ask(contexts, phases)
-        return [
-            answer(self.calibrated(one), one.zero, self._evidence(one, support))
-            for one, support in zip(asked, known.support, strict=True)
-        ]
+        return [self._answered(one, support) for one, support in zip(asked, known.support, strict=True)]
 
-    def _evidence(self, asked: Asked, support: Support) -> Support:
+    def _answered(self, asked: Asked, support: Support) -> Curve:
+        """One pair's answer. While nothing has checked answers like it, it is as wide as the configuration's outcomes demand."""
+        told, longest = self.calibrated(asked), float(np.log(max(support.largest_s, 1e-300)))
+        own = self.recalibration.nodes.get(asked.path[-1])
+        if few(self.recalibration, asked.path):
+            proves = demanded(own, asked, longest, GRID)
+            told = np.maximum.accumulate(np.where((GRID > 0.5) & np.isfinite(proves), np.maximum(told, proves), told))
+        claimed = claimed_to(demanded(own, asked, longest, CLAIMED), told[AT_CLAIMED])
+        return answer(told, asked.zero, self._evidence(asked, support, claimed))
+
+    def _evidence(self, asked: Asked, support: Support, claimed: float) -> Support:
         """What stands behind an answer, with how answers like it came true, whence its outcomes are and how new."""
         context, phase = asked.context, asked.phase
         reactions = self.watching.reactions_at(context, phase)
@@ -124,7 +133,8 @@ class Calibrated:
             support,
             controlled_at=controlled_at,
             controlled_within=within if controlled_at is not None else None,
-            checked=checked(self.recalibration, asked.path),
+            checked=checked(self.recalibration, asked.path, claimed),
+            claimed=claimed,
             changed=Action.SHADOW in reactions,
             provenance=provenance(self.inner.histories, context, phase, rests_on_rates=self.inner.rests_on_rates(context, phase)),
             newest_ns=newest_ns(self.newest, context, phase, LEVELS.index(support.level)),
@@ -143,7 +153,8 @@ class Calibrated:
         """The model that also knows `changes` up to `commit`."""
         inner = self.inner.after(changes, commit)
         failed = {change.key for change in changes if change.ended == Ended.FAILED}
-        told = [(one, placed_of(one)) for one in inner.told if one.key not in failed]
+        ended = [one for one in inner.told if one.key not in failed]
+        told = list(zip(ended, placed_of(ended), strict=True))
         placed = [*self._seen_running(inner, changes), *(where for _, where in told)]
         recalibration = self.recalibration.having(placed) if placed else self.recalibration
         watching = self.watching.after(changes, commit, self._missed(told) if self.watching.standing else {})
@@ -214,12 +225,26 @@ def read_at(log_quantiles: Array, levels: Array) -> Array:
     return np.asarray(np.maximum.accumulate(read))
 
 
-def placed_of(told: Told) -> Placed:
-    """Where an outcome lay in the answer given when it was asked; the draw is keyed by the row."""
+def demanded(own: Histogram | None, asked: Asked, longest: float, levels: Array) -> Array:
+    """Least log times of the positive part by which outcomes of the exact configuration prove `levels` of it, same shape.
+
+    Where the rank lies past all that answers tell apart it is the `longest` log time known; inf where no time would do.
+    """
+    rank = proven(own, asked.zero + (1.0 - asked.zero) * levels)
+    read = read_at(asked.mixed, (np.minimum(rank, 1.0) - asked.zero) / (1.0 - asked.zero))
+    return np.where(rank < 1.0, np.minimum(read, longest), np.where(rank > 1.0, np.inf, longest))
+
+
+def placed_of(told: Sequence[Told]) -> list[Placed]:
+    """Where outcomes lay in the answers given when they were asked; the draws are keyed by the rows."""
+    draws = uniforms(stream(SEED, "pit", keys_of([one.key for one in told])), 1)[:, 0].tolist() if told else []
+    return [_placed(one, draw) for one, draw in zip(told, draws, strict=True)]
+
+
+def _placed(told: Told, draw: float) -> Placed:
     asked = told.asked
     if not told.ended:
         return Placed(asked.path, weighed(asked), passed_in(asked.mixed, asked.zero, told.duration_s), Seen.LOST)
-    draw = float(uniforms(stream(SEED, "pit", keys_of([told.key])), 1)[0, 0])
     return Placed(asked.path, weighed(asked), place_in(asked.mixed, asked.zero, told.duration_s, draw))
 
 

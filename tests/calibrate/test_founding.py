@@ -11,7 +11,7 @@ import pytest
 
 from calibrate import founding
 from calibrate.conformal import saved
-from calibrate.conformal.checked import checked
+from calibrate.conformal.checked import checked, few
 from calibrate.conformal.pit import Histogram, Placed, Recalibration
 from calibrate.conformal.wrap import Calibrated
 from predictors import modelfile
@@ -175,15 +175,20 @@ def counted(path: tuple[str, ...], *n: float) -> Recalibration:
 
 
 @pytest.mark.parametrize(
-    ("n", "found"),
+    ("n", "claimed", "found"),
     [
-        ((500, 400, 300, 200, 50, 9), Checked("configuration", 9, enough=True)),
-        ((500, 400, 300, 200, 50, 8.9), Checked("host", 200, enough=True)),
-        ((500, 99, 99, 99, 50, 0), Checked("phase", 500, enough=True)),
-        ((99, 99, 99, 99, 50, 0), Checked("model", 50, enough=False)),
-        ((0, 0, 0, 0, 0, 0), None),
+        ((500, 400, 300, 200, 50, 9), 0.9, Checked("configuration", 9, enough=True)),
+        ((500, 400, 300, 200, 50, 9), 0.8, Checked("host", 200, enough=True)),
+        ((99, 99, 99, 99, 50, 20), 0.8, Checked("configuration", 20, enough=False)),
+        ((500, 99, 99, 99, 50, 0), 0.0, Checked("phase", 500, enough=True)),
+        ((99, 99, 99, 99, 50, 0), 0.0, Checked("model", 50, enough=False)),
+        ((0, 0, 0, 0, 0, 0), 0.0, None),
     ],
 )
-def test_the_narrowest_node_with_enough_outcomes_checks_an_answer(n: tuple[float, ...], found: Checked | None) -> None:
+def test_the_narrowest_node_with_enough_outcomes_checks_an_answer(
+    n: tuple[float, ...], claimed: float, found: Checked | None
+) -> None:
     path = judged_path(CONTEXTS[0], "service", 1)
-    assert found == checked(counted(path, *n), path)
+    known = counted(path, *n)
+    assert found == checked(known, path, claimed)
+    assert few(known, path) == (n[0] < 100)

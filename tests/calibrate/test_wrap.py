@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
-from scipy.special import ndtri
+from scipy.special import ndtr, ndtri
+from scipy.stats import binom
 
 from calibrate.conformal.pit import Placed, Recalibration
 from calibrate.conformal.wrap import Calibrated, placed_of, read_at
 from predictors import laws
 from predictors.distribution import GRID, Distribution
 from predictors.experts import forest
+from predictors.experts.asked import Told
 from predictors.frames import Frame
 from tests.predictors.experts_taught import PAIRS, begun, ended, fitted, learned, part, recorded
 
@@ -100,8 +103,9 @@ def test_where_an_outcome_lay_is_drawn_by_its_name_alone() -> None:
     row = next(row for row in range(60, 240) if frame.duration_s[row] == 0.0)
     model = Calibrated(fitted(part(frame, slice(60)))).after([begun(frame, row)], 60)
     [first], [second] = (model.after([ended(frame, row)], 61).inner.told for _ in range(2))
-    assert placed_of(first) == placed_of(second)
-    assert 0.0 <= placed_of(first).u <= first.asked.zero
+    one, other = placed_of([first, second])
+    assert one == other
+    assert 0.0 <= one.u <= first.asked.zero
 
 
 def test_the_memo_of_answers_holds_until_the_next_outcome(known: Calibrated) -> None:
@@ -117,3 +121,32 @@ def test_what_is_known_is_that_of_the_ensemble(known: Calibrated) -> None:
     assert (inner.commit, inner.fit_commit, inner.phases) == (known.commit, known.fit_commit, known.phases)
     assert (inner.outcomes("setup"), True, False) == (known.outcomes("setup"), known.knows("setup"), known.knows("service"))
     assert inner.dependence is known.dependence
+
+
+@pytest.mark.parametrize("spread", [0.5, 2.0])
+@pytest.mark.parametrize("n", [9, 19, 99])
+def test_where_a_level_is_claimed_it_holds_though_the_base_is_half_or_twice_as_wide_as_the_truth(n: int, spread: float) -> None:
+    # field rules C01, C07: the truth's p-quantile is the base's at Phi(spread Phi^-1(p)), and n outcomes of it are known.
+    inner, rng, runs = fitted(part(recorded(), slice(60))), np.random.default_rng(n), 300
+    one_alone = inner.ask([HERE], ["setup"])[0]
+    asked, setups = replace(one_alone, crowd=(1,) * len(one_alone.path)), inner.record.strata["setup"]
+    levels, least = np.array([0.8, 0.9, 0.95]), np.array([4, 9, 19])
+    held: list[tuple[float, np.ndarray]] = []
+    for _ in range(runs):
+        scores = spread * rng.normal(size=n + 1)
+        times = read_at(asked.mixed, ndtr(scores))
+        told = [Told("", asked, float(np.exp(at)), ended=True) for at in times[:n]]
+        longest_s = max(setups.longest_s, *(one.duration_s for one in told))
+        record = replace(
+            inner.record, strata=dict(inner.record.strata) | {"setup": replace(setups, longest_s=longest_s, curves={})}
+        )
+        known = Calibrated(replace(inner, record=record), Recalibration().having(placed_of(told)))
+        answered = known.predict([HERE], ["setup"])
+        support = answered.support[0]
+        held.append((support.claimed_to, times[n] <= np.log(answered.quantile(levels)[0])))
+        assert support.checked is not None
+        assert support.checked.enough == (support.claimed_to >= 0.9)
+    for i, level in enumerate(levels):
+        mine = [bool(true[i]) for claimed, true in held if claimed >= level]
+        assert len(mine) == (runs if n >= least[i] else 0)
+        assert not mine or binom.ppf(0.001, runs, level) <= sum(mine)

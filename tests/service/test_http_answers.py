@@ -54,7 +54,10 @@ def test_answers_come_context_by_context_and_phase_by_phase(http: httpx.Client) 
         assert [0.5, 0.9, 0.95, 0.99] == a["levels"]
         assert a["support"]["checked"]["n"] > 0.0
         assert a["support"]["checked"]["enough"] == ("too_few_outcomes" not in a["reasons"])
-        assert [b["level"] for b in a["beyond"]] == [p for p in a["levels"] if p > a["claimed_to"]]
+        backed_to = a["support"]["n"] / (a["support"]["n"] + 1.0)
+        assert [b["level"] for b in a["beyond"]] == [p for p in a["levels"] if p > backed_to]
+        assert a["claimed_to"] in {0.0, 0.8, 0.9, 0.95, 0.99}
+        assert a["claimed_to"] <= backed_to
         assert 0 < a["p_complete"] <= 1
         assert 0 < a["support"]["n"] <= 80
     status = ("calibrated", []) if north["support"]["checked"]["enough"] else ("thin", ["too_few_outcomes"])
