@@ -24,7 +24,7 @@ from predictors.distribution import Array
 from predictors.resources import Rates, explaining, speeds
 
 LEAST_HOSTS = 3
-SLOPE_SD, OTHER_SD = 0.3, 0.1
+SLOPE_SD, OTHER_SD = 0.2, 0.1
 """How far the slopes of all explaining resources together, and those of all others, may lie from -1 and 0: overheads flatten."""
 ROUNDS = 4
 FINEST = 1e-4

@@ -42,6 +42,13 @@ def test_another_phase_is_other_work() -> None:
     assert "service/" == groups_of(HERE, "service")[0]
 
 
+def test_a_host_placed_by_its_rates_says_so_until_it_has_ended_something() -> None:
+    elsewhere = Context(host="south", device="gpu", family="encoder", model="small")
+    assert "profile_prior" == provenance(knowing(elsewhere), HERE, "service", rests_on_rates=True)
+    assert "sibling" == provenance(knowing(elsewhere), HERE, "service", rests_on_rates=False)
+    assert "own_host" == provenance(knowing(elsewhere, HERE), HERE, "service", rests_on_rates=True)
+
+
 def ended(start_s: int, duration_s: float, how: Ended = Ended.COMPLETED, started: bool = True) -> Change:
     return Change(1, 1, "service", HERE, 0.0, duration_s, how, 1.0, 1, "a/service/0", start_s * S if started else None)
 

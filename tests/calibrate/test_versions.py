@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from calibrate.hosts.versions import baseline, changes, numbered
+from calibrate.hosts.versions import baseline, changes, numbered, rates_of_hosts
 from telemetry.tables import HostProfile
+from telemetry.words import IMPORTED_GRANT
 
 ROOT = Path(__file__).resolve().parents[2]
 CONDITION = {"processor": "x", "quota": None, "driver": "550.54", "microcode": "0x1", "frequency_hz": 2e9, "torch": "2.13.0"}
@@ -111,3 +112,15 @@ def test_a_contended_run_is_never_the_baseline() -> None:
     older = {"median": 3.0, "complaints": ["contended: 4 other tasks wanted 2 processors; measure when idle"]}
     assert {} == baseline([row(1, copy=rate(10.0, contended=True), read=older)])
     assert {} == baseline([])
+
+
+def test_a_run_that_was_stopped_is_never_the_baseline() -> None:
+    stopped = row(2, copy=rate(2.0)).model_copy(update={"partial": True})
+    assert {"copy": 4.2} == baseline([row(1, copy=rate(4.2)), stopped])
+    assert {} == baseline([stopped])
+
+
+def test_rates_of_hosts_are_baselines_of_what_was_measured_here() -> None:
+    here, busy = row(1, copy=rate(4.2)), row(2, copy=rate(3.0, contended=True)).model_copy(update={"host": "busy"})
+    read = row(3, copy=rate(9.0)).model_copy(update={"host": "told of", "grant_id": IMPORTED_GRANT})
+    assert {"h": {"copy": 4.2}} == rates_of_hosts([read, busy, here])

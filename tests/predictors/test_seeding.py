@@ -180,7 +180,7 @@ def test_one_host_by_hand() -> None:
     assert made is not None
     seed = learned(made, np.array([0.4]), np.array([0.25]), 0.25)
     assert seed is not None
-    c, unsure_c, slope_variance = 0.4 / 3.0, 0.25 * 0.5 / 0.75, 0.3**2
+    c, unsure_c, slope_variance = 0.4 / 3.0, 0.25 * 0.5 / 0.75, 0.2**2
     np.testing.assert_allclose([seed.starts["a"].log_time, seed.starts["b"].log_time], [c, c + 1.0])
     np.testing.assert_allclose(seed.starts["b"].variance, 0.25 + unsure_c + slope_variance)
 
