@@ -81,7 +81,7 @@ def answers(family: str, asked: PlanWorld, seed: int) -> Iterator[Told]:
 
 def _told(plan: Planned, serving: Serving, reliability: Reliability) -> Told:
     question = ChanceQuestion(plan.stages, plan.deadline_s, LEVEL, key(plan.first, "plan"))
-    occasion = Occasion("truth", ("answer",), 0, 0, reliability.calibration_se)
+    occasion = Occasion("truth", ("answer",), 0, 0, reliability.calibration_se, above_se=reliability.above_se)
     body = orjson.loads(ask_chances(serving, [question], occasion)[0].body)
     return Told(plan, body["probability"], body["lower"], body["verdict"] == Verdict.HOLDS, body["completion_s"][0])
 

@@ -60,7 +60,10 @@ class LatestStartQuestion:
 
 @dataclass(frozen=True, slots=True)
 class Occasion:
-    """What a request adds: identities, time, seed, and how far earlier answers of the kind were off."""
+    """What a request adds: identities, time, seed, and how far earlier answers of the kind were off.
+
+    `calibration_se` counts from below, where they said too much, `above_se` from above; None: the same.
+    """
 
     request_id: str
     answer_ids: tuple[str, ...]
@@ -68,6 +71,7 @@ class Occasion:
     seed: int
     calibration_se: float
     cvar_level: float | None = None
+    above_se: float | None = None
 
 
 CompositeQuestion = ChanceQuestion | LatestStartQuestion
@@ -79,7 +83,7 @@ _READ: dict[str, TypeAdapter[CompositeQuestion]] = {
 
 def kept(question: CompositeQuestion, occasion: Occasion) -> str:
     """The question as JSON for the ledger; running attempts stand there with the context and age they were found with."""
-    asked = _given(question) | {"seed": occasion.seed, "cvar_level": occasion.cvar_level}
+    asked = _given(question) | {"seed": occasion.seed, "cvar_level": occasion.cvar_level, "above_se": occasion.above_se}
     return orjson.dumps(asked, default=_given, option=orjson.OPT_PASSTHROUGH_DATACLASS).decode()
 
 
@@ -91,5 +95,6 @@ def _given(item: Any) -> dict[str, Any]:
 def asked_again(row: PlanAnswer) -> tuple[CompositeQuestion, Occasion]:
     """The question and occasion of a ledger row: with the same model they give the same answer, to the byte."""
     told = orjson.loads(row.asked)
-    occasion = Occasion(row.request_id, (row.answer_id,), row.made_ns, told["seed"], row.calibration_se, told["cvar_level"])
+    ids, cvar_level, above_se = (row.answer_id,), told["cvar_level"], told.get("above_se")
+    occasion = Occasion(row.request_id, ids, row.made_ns, told["seed"], row.calibration_se, cvar_level, above_se)
     return _READ[row.question].validate_json(row.asked), occasion

@@ -211,7 +211,8 @@ class ChanceOut(BaseModel):
     probability: float
     mc_se: Annotated[float, Field(description="Standard error from drawing.")]
     calibration_se: Annotated[float, Field(description="Standard error from how earlier answers of this kind turned out.")]
-    lower: Annotated[float, Field(description="probability - 1.64 standard errors, both together.")]
+    evidence_se: Annotated[float, Field(description="Standard error from how few outcomes the stages were learned from.")]
+    lower: Annotated[float, Field(description="probability - 1.64 standard errors, all together.")]
     verdict: Literal["holds", "does_not_hold", "cannot_certify"]
     p_complete: float
     completion_levels: list[float]

@@ -88,6 +88,11 @@ class Known:
         lowest = min((status for status, _ in found), key=PRECEDENCE.index)
         return lowest, sorted({reason for _, reasons in found for reason in reasons})
 
+    def behind(self, stages: Sequence[PlannedStage]) -> float:
+        """Fewest outcomes (effective count) behind a stage that is open; of those behind one that runs, as many as got so far."""
+        rows = [self.place[_plain(stage)] for stage in stages if stage.context is not None and stage.took_s is None]
+        return min((self.supports[row].n_eff * float(1.0 - self.timings.passed[row]) for row in rows), default=np.inf)
+
     def doubt(self, stages: Sequence[PlannedStage], status: Status, level: float) -> str | None:
         """Why nothing may be certified at `level` however sure it looks: never seen, or more than so few outcomes can claim.
 
@@ -162,6 +167,8 @@ def ask_chances(serving: Serving | None, questions: Sequence[ChanceQuestion], oc
         np.array([q.level for q in questions]),
         seed=occasion.seed,
         calibration_se=occasion.calibration_se,
+        above_se=occasion.above_se,
+        behind=[found.behind(q.stages) for q in questions],
         cvar_level=occasion.cvar_level,
         bend=found.serving.model.dependence.bend,
     )
@@ -182,6 +189,7 @@ def _chance(found: Known, q: ChanceQuestion, answer: Chance, occasion: Occasion,
         "probability": answer.probability,
         "mc_se": answer.mc_se,
         "calibration_se": answer.calibration_se,
+        "evidence_se": answer.evidence_se,
         "lower": answer.lower,
         "verdict": verdict,
         "p_complete": answer.p_complete,

@@ -3,7 +3,8 @@
 With answered probabilities p_i and outcomes m_i in {0, 1}, the gap g = mean(m_i - p_i) has variance v = sum p_i (1 - p_i) / n^2
 if the answers are right. Before any outcome a bias b ~ N(0, PRIOR_SD^2) is believed; afterwards it is normal with mean
 g PRIOR_SD^2 / (PRIOR_SD^2 + v) and variance PRIOR_SD^2 v / (PRIOR_SD^2 + v). The standard error of the next answer is the root of
-both squared and added: never nothing, and large where plans have kept missing. An answer of 0 or 1 would give v no share; it may
+both squared and added: never nothing, and large where plans have kept missing. A bias counts on its own side alone: that plans
+complete more often than was said makes no bound from below less true. An answer of 0 or 1 would give v no share; it may
 be biased like any other, so in v its p_i stands PRIOR_SD off the end: a run of sure answers proves no more than it can.
 """
 
@@ -34,12 +35,23 @@ class Reliability:
 
     @property
     def calibration_se(self) -> float:
-        """Standard error that the bias of such answers adds to the next one."""
+        """Standard error that the bias of such answers adds to the next one, where it may be too high."""
+        mean, variance = self._bias
+        return math.hypot(min(mean, 0.0), math.sqrt(variance))
+
+    @property
+    def above_se(self) -> float:
+        """The same where it may be too low."""
+        mean, variance = self._bias
+        return math.hypot(max(mean, 0.0), math.sqrt(variance))
+
+    @property
+    def _bias(self) -> tuple[float, float]:
+        """Mean and variance of what is believed of the bias."""
         if self.n == 0:
-            return PRIOR_SD
-        gap, v, prior = self.gap / self.n, self.variance / self.n**2, PRIOR_SD**2
-        mean = gap * prior / (prior + v)
-        return math.sqrt(mean**2 + prior * v / (prior + v))
+            return 0.0, PRIOR_SD**2
+        v, prior = self.variance / self.n**2, PRIOR_SD**2
+        return self.gap / self.n * prior / (prior + v), prior * v / (prior + v)
 
 
 def _variance(probability: float) -> float:

@@ -5,6 +5,9 @@ a keyed lattice, the first one stratified. The mean over scenarios times the pro
 failure or cancellation by d is not a completion. Scenarios are added until the Monte Carlo half-width 1.64 mc_se is at most a
 tenth of 1 - level, or of the distance to the level where that is more. A plan's answer depends on nothing else in the batch, to
 the last bit.
+
+A law learned from n outcomes is known no better than a share of them: the chance of a plan of independent stages, each learned
+from n of its own, has a variance of at most p (1 - p) / n (Hoeffding's, of a U-statistic). Its root stands beside other errors.
 """
 
 from __future__ import annotations
@@ -51,14 +54,15 @@ class Verdict(StrEnum):
 class Chance:
     """Answer for one plan.
 
-    `probability` is P(completed by the deadline); `lower` takes 1.64 standard errors from it, Monte Carlo and calibration error
-    together. Times are in s from now, given completion: quantiles at COMPLETION_LEVELS, E[(C - d)+], and the mean of the worst
-    1 - cvar_level where asked for. `sum_of_p95_s` is what adding up each stage's own p95 would say, for comparison.
+    `probability` is P(completed by the deadline); `lower` takes 1.64 standard errors from it, of Monte Carlo, calibration and
+    evidence together. Times are in s from now, given completion: quantiles at COMPLETION_LEVELS, E[(C - d)+], and the mean of the
+    worst 1 - cvar_level where asked for. `sum_of_p95_s` is what adding up each stage's own p95 would say, for comparison.
     """
 
     probability: float
     mc_se: float
     calibration_se: float
+    evidence_se: float
     lower: float
     verdict: Verdict
     p_complete: float
@@ -71,11 +75,16 @@ class Chance:
 
 @dataclass(frozen=True)
 class _Question:
-    """Arrays over all plans of a request: deadline_s, level, calibration_se (n_plans,); cvar_level for all."""
+    """Arrays over all plans of a request, each (n_plans,), and cvar_level for all.
+
+    `calibration_se` tells how far chances may have been said too high, `above_se` too low.
+    """
 
     deadline_s: Array
     level: Array
     calibration_se: Array
+    above_se: Array
+    behind: Array
     cvar_level: float | None
 
 
@@ -87,16 +96,20 @@ def chances(
     *,
     seed: int,
     calibration_se: ArrayLike = 0.0,
+    above_se: ArrayLike | None = None,
+    behind: ArrayLike = np.inf,
     cvar_level: float | None = None,
     most_scenarios: int = SCENARIOS[-1],
     bend: Bend | None = None,
 ) -> list[Chance]:
     """One answer per plan, in order.
 
-    deadline_s (s from now), level and calibration_se are scalars or (n_plans,); most_scenarios, 256 or more, caps the effort;
-    bend is how setup and service of an attempt hang together beyond their correlation.
+    deadline_s (s from now), level, calibration_se, above_se (its like if None) and behind, the outcomes (count) that a plan's
+    laws were learned from, are scalars or (n_plans,); most_scenarios, 256 or more, caps the effort; bend is how setup and service
+    of an attempt hang together beyond their correlation.
     """
-    question = _question(len(plans), deadline_s, level, calibration_se, cvar_level)
+    above = calibration_se if above_se is None else above_se
+    question = _question(len(plans), deadline_s, level, calibration_se, above, behind, cvar_level)
     answers: dict[int, Chance] = {}
     for shape, places in by_shape(plans):
         left = places
@@ -114,20 +127,31 @@ def _wide(answer: Chance, level: float) -> bool:
     return ONE_SIDED * answer.mc_se > max(1.0 - level, abs(answer.probability - level)) / 10.0
 
 
-def _question(n: int, deadline_s: ArrayLike, level: ArrayLike, calibration_se: ArrayLike, cvar_level: float | None) -> _Question:
+def _question(
+    n: int,
+    deadline_s: ArrayLike,
+    level: ArrayLike,
+    calibration_se: ArrayLike,
+    above_se: ArrayLike,
+    behind: ArrayLike,
+    cvar_level: float | None,
+) -> _Question:
     """Broadcast and check what was asked."""
-    deadline, levels, error = (
-        np.array(np.broadcast_to(np.asarray(x, dtype=np.float64), (n,))) for x in (deadline_s, level, calibration_se)
+    deadline, levels, error, above, known = (
+        np.array(np.broadcast_to(np.asarray(x, dtype=np.float64), (n,)))
+        for x in (deadline_s, level, calibration_se, above_se, behind)
     )
     if not np.all(np.isfinite(deadline)):
         raise BadField("deadline_s", deadline_s, "give finite times in s from now")
     if not np.all((levels > 0.0) & (levels < 1.0)):
         raise BadField("level", level, "give levels between 0 and 1")
-    if not np.all(np.isfinite(error) & (error >= 0.0)):
+    if not all(np.all(np.isfinite(se) & (se >= 0.0)) for se in (error, above)):
         raise BadField("calibration_se", calibration_se, "give standard errors of 0 or more")
+    if not np.all(known >= 0.0):
+        raise BadField("behind", behind, "give counts of 0 or more")
     if cvar_level is not None and not 0.0 < cvar_level < 1.0:
         raise BadField("cvar_level", cvar_level, "give a level between 0 and 1")
-    return _Question(deadline, levels, error, cvar_level)
+    return _Question(deadline, levels, error, above, known, cvar_level)
 
 
 def _answer(batch: Batch, question: _Question, n_scenarios: int) -> list[Chance]:
@@ -164,20 +188,27 @@ def _mc_se(shape: Shape, met: Array) -> Array:
     return np.asarray(np.maximum(se, np.where(plain, 3.0, 1.0) / (n * ONE_SIDED)))
 
 
+def _evidence_se(probability: Array, behind: Array) -> Array:
+    """Standard error of chances whose laws were learned from so many outcomes; infinitely many leave none."""
+    return np.asarray(np.sqrt(np.maximum(probability * (1.0 - probability), 0.0) / np.maximum(behind, 1.0)))
+
+
 def _summary(batch: Batch, question: _Question, met: Array, total_s: Array) -> list[Chance]:
     """Reduce scenarios to answers, plan by plan."""
     complete = batch.p_complete
     probability, mc_se = complete * met.mean(axis=1), complete * _mc_se(batch.shape, met)
     calibration_se, level = question.calibration_se[batch.places], question.level[batch.places]
-    half = ONE_SIDED * np.hypot(mc_se, calibration_se)
-    lower = np.clip(probability - half, 0.0, 1.0)
+    evidence_se = _evidence_se(probability, question.behind[batch.places])
+    other_se = np.hypot(mc_se, evidence_se)
+    lower = np.clip(probability - ONE_SIDED * np.hypot(other_se, calibration_se), 0.0, 1.0)
     certain = [Verdict.HOLDS if held else Verdict.CANNOT_CERTIFY for held in (lower >= level).tolist()]
-    refuted = (probability + half < level).tolist()
+    refuted = (probability + ONE_SIDED * np.hypot(other_se, question.above_se[batch.places]) < level).tolist()
     ordered = np.sort(total_s, axis=1)
     columns = (
         probability.tolist(),
         mc_se.tolist(),
         calibration_se.tolist(),
+        evidence_se.tolist(),
         lower.tolist(),
         [Verdict.DOES_NOT_HOLD if no else verdict for no, verdict in zip(refuted, certain, strict=True)],
         complete.tolist(),

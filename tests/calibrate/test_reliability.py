@@ -40,7 +40,15 @@ def test_before_any_outcome_the_prior_stands() -> None:
     ],
 )
 def test_by_hand(outcomes: list[tuple[float, bool]], expected: float) -> None:
-    assert expected == pytest.approx(after(*outcomes).calibration_se, abs=1e-6)
+    found = after(*outcomes)
+    assert expected == pytest.approx(max(found.calibration_se, found.above_se), abs=1e-6)
+
+
+def test_a_bias_counts_on_its_own_side_alone() -> None:
+    # g = 0.1, v = 0.09: variance 0.0025 x 0.09 / 0.0925, and a mean of 0.0027 above, none below
+    more_often, seldomer = after((0.9, True)), after((0.9, False))
+    assert (0.049320, 0.049394) == pytest.approx((more_often.calibration_se, more_often.above_se), abs=1e-6)
+    assert (0.054992, 0.049320) == pytest.approx((seldomer.calibration_se, seldomer.above_se), abs=1e-6)
 
 
 def test_it_grows_with_misses_and_shrinks_with_hits() -> None:

@@ -211,6 +211,24 @@ def test_calibration_error_widens_the_bound() -> None:
     assert doubted.lower == pytest.approx(1 - np.exp(-3.0) - ONE_SIDED * 0.02, abs=1e-4)
 
 
+def test_few_outcomes_behind_a_plan_widen_the_bound_as_they_would_that_of_a_share() -> None:
+    timings, p = timings_of(Exponential(1.0)), 1 - np.exp(-3.0)
+    given, learned = (chances([serial(0)], timings, 3.0, 0.9, seed=17, behind=n)[0] for n in (np.inf, 25.0))
+    assert (0.0, Verdict.HOLDS) == (given.evidence_se, given.verdict)
+    assert Verdict.CANNOT_CERTIFY is learned.verdict
+    assert np.sqrt(p * (1 - p) / 25) == pytest.approx(learned.evidence_se, rel=1e-3)
+    assert p - ONE_SIDED * learned.evidence_se == pytest.approx(learned.lower, abs=1e-4)
+
+
+def test_answers_that_were_too_low_keep_a_plan_from_being_refuted_and_take_nothing_from_its_bound() -> None:
+    timings, p = timings_of(Exponential(1.0)), 1 - np.exp(-3.0)
+    alike, too_low = (
+        chances([serial(0)], timings, 3.0, 0.96, seed=17, calibration_se=0.002, above_se=above)[0] for above in (None, 0.02)
+    )
+    assert (Verdict.DOES_NOT_HOLD, Verdict.CANNOT_CERTIFY) == (alike.verdict, too_low.verdict)
+    assert [p - ONE_SIDED * 0.002] * 2 == pytest.approx([alike.lower, too_low.lower], abs=1e-4)
+
+
 def test_tail_lateness_and_the_sum_of_p95s_by_hand() -> None:
     timings = timings_of(Exponential([1.0, 1.0]))
     single = chances([serial(0)], timings, 1.0, 0.9, seed=18, cvar_level=0.9)[0]

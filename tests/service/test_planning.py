@@ -104,17 +104,37 @@ def test_where_failure_is_fast_it_is_not_answered_as_fast_completion(tmp_path: P
     answers = [told(answered) for answered in ask_chances(serving, asked, occasion(400))]
     assert ended > completed + 0.5
     assert completed == pytest.approx(np.mean([answer["probability"] for answer in answers]), abs=0.05)
-    assert {"does_not_hold"} == {answer["verdict"] for answer in answers}
+    verdicts = [answer["verdict"] for answer in answers]
+    assert "holds" not in verdicts
+    assert verdicts.count("does_not_hold") > 0.9 * len(verdicts)  # of a few contexts next to nothing was seen
     assert all(answer["probability"] <= answer["p_complete"] for answer in answers)
 
 
-def test_the_lower_bound_takes_both_errors_from_the_probability(sure: Serving) -> None:
+def test_the_lower_bound_takes_all_errors_from_the_probability(sure: Serving) -> None:
     deadline_s = float(sure.model.predict([SEEN], ["setup"]).quantile(0.9)[0, 0] + 3.0)
     answer = chance(sure, plain(SEEN), deadline_s, calibration_se=0.05)
-    expected = answer["probability"] - 1.64 * (answer["mc_se"] ** 2 + 0.05**2) ** 0.5
+    errors = answer["mc_se"] ** 2 + 0.05**2 + answer["evidence_se"] ** 2
+    expected = answer["probability"] - 1.64 * errors**0.5
     assert expected == pytest.approx(answer["lower"], abs=1e-12)
     assert 0.05 == answer["calibration_se"]
     assert 0.0 == chance(sure, plain(SEEN), 0.001, calibration_se=0.05)["lower"]
+
+
+def test_of_the_outcomes_behind_a_plan_the_fewest_count_and_of_a_running_stage_those_that_got_so_far(sure: Serving) -> None:
+    fewest = min(one.n_eff for one in sure.model.predict([SEEN] * 2, ["setup", "service"]).support)
+    deadline_s = float(sure.model.predict([SEEN], ["setup"]).quantile(0.9)[0, 0] + 3.0)
+    behind = [
+        p * (1 - p) / se**2
+        for p, se in (
+            (told["probability"], told["evidence_se"])
+            for told in (
+                chance(sure, plain(SEEN), deadline_s),
+                chance(sure, plain(SEEN, setup_elapsed_s=1e-9), deadline_s),
+                chance(sure, plain(SEEN, setup_elapsed_s=float(sure.model.predict([SEEN], ["setup"]).quantile(0.75)[0, 0])), 3.0),
+            )
+        )
+    ]
+    assert [fewest, fewest, fewest / 4] == pytest.approx(behind, rel=0.01)
 
 
 def test_verdicts_hold_only_above_the_level_and_never_for_what_was_never_seen(sure: Serving) -> None:

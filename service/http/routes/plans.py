@@ -117,8 +117,8 @@ async def post_scenarios(request: Request) -> Response:
 
 
 def _occasion(at: Answering, question: str, n: int, seed: int, cvar_level: float | None = None) -> Occasion:
-    calibration_se = at.lineup.reliability_of(question).calibration_se
-    return Occasion(request_id(), tuple(uuid7() for _ in range(n)), time.time_ns(), seed, calibration_se, cvar_level)
+    known, ids = at.lineup.reliability_of(question), tuple(uuid7() for _ in range(n))
+    return Occasion(request_id(), ids, time.time_ns(), seed, known.calibration_se, cvar_level, known.above_se)
 
 
 async def _asked(
