@@ -103,7 +103,7 @@ def _tables(name: str) -> Iterator[Table]:
         for row in family.to_dict("records"):
             configuration = f"{row['family']}|{row['model']}"
             order = _hash(configuration) + _hash(row["observation_id"].replace(row["host"], ""))
-            known = {field: None if pd.isna(value) else value for field, value in row.items()}
+            known = {str(field): None if pd.isna(value) else value for field, value in row.items()}
             one = Run(Context.of(known), configuration, float(row["duration_s"]))
             found.setdefault(row["host"], []).append((order, one))
         yield {host: [one for _, one in sorted(runs, key=lambda run: run[0])[: SETS[name]]] for host, runs in found.items()}

@@ -12,9 +12,10 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.truth_shapes import Shape, bimodal, heavy, log_normal
+from benchmarks.truth_shapes import Shape, bimodal, heavy, log_normal, mixed
 from predictors.contexts import Context
 from predictors.distribution import Array
+from predictors.resources import NONE, Rates
 from service.recorded import Recorded
 from telemetry.words import Ended
 
@@ -32,6 +33,10 @@ SLOW, FAST_S, SLOW_S = 1.7, 60.0, 30.0
 """How much slower a host in its slow regime is, and how long regimes last on average, s."""
 NEW_HOST, FIRST = "yew", 10
 """The host met late, and how many of a crowd on it have finished when it is asked about again."""
+UNMEASURED = "gum"
+"""A host that is as new, and has no profile."""
+RATE, RATE_OFF = "matmul_threads_1_flop_per_s", 0.05
+"""What probes of a host measure, and its standard deviation in log units from the speed of the work."""
 AGES = (0.25, 0.5, 1.0, 1.5)
 """Ages asked about, in medians of the context."""
 
@@ -41,7 +46,8 @@ class Situation:
     """What happens in a world of `rows` rows, of which those from `judged_from` on count.
 
     From its row `from_row` on, durations on `slow_hosts` are `slower` times as long. `cancelled` is the share of requests
-    cancelled; `crowd` attempts begin at once on a new host at the end; `aged` asks for remaining times.
+    cancelled; `crowd` attempts begin at once on a new host at the end; `aged` asks for remaining times. Where hosts are
+    `measured`, so many rows begin at once at the end on a new host with a profile, and as many on one without.
     """
 
     rows: int
@@ -52,13 +58,15 @@ class Situation:
     cancelled: float = 0.0
     crowd: int = 0
     aged: bool = False
+    measured: int = 0
 
 
 @dataclass(frozen=True)
 class World:
     """Rows as recorded, and what no one is told: arrays of shape (n_rows,).
 
-    `scale` is that of each row's law, `whole_s` how long it would have taken uninterrupted.
+    `scale` is that of each row's law, `whole_s` how long it would have taken uninterrupted. `rates` are those of hosts measured
+    before the first row.
     """
 
     rows: Recorded
@@ -66,6 +74,7 @@ class World:
     scale: Array
     whole_s: Array
     queries: Mapping[int, Sequence[float]] = field(default_factory=dict)
+    rates: Rates = field(default_factory=lambda: NONE)
 
     def cdf(self, row: int, t_s: float) -> float:
         """F_true(t | everything that decides the row's law)."""
@@ -95,6 +104,8 @@ def world(family: str, situation: Situation, seed: int) -> World:
         made = _cancelled(made, situation.cancelled, rng)
     if situation.crowd:
         made = _crowded(made, situation.crowd, rng)
+    if situation.measured:
+        made = _measured(made, situation.measured, rng)
     return replace(made, queries=_aged(made, situation.judged_from)) if situation.aged else made
 
 
@@ -114,7 +125,7 @@ def _happening(shape: Shape, known: list[Context], begun: Array, pace: Array, rn
 def scale_of(context: Context) -> float:
     """Scale in s of a context's law, in a world where nothing happens."""
     work = (OVERHEAD + PER_ITEM * (context.size_in or 0.0)) * KINDS[context.family or ""]
-    return work * SPEED[context.host or ""] * (1.0 + PER_CORUNNER * (context.corunners or 0.0))
+    return work * SPEED.get(context.host or "", 1.0) * (1.0 + PER_CORUNNER * (context.corunners or 0.0))
 
 
 def _crowded(made: World, crowd: int, rng: np.random.Generator) -> World:
@@ -128,6 +139,24 @@ def _crowded(made: World, crowd: int, rng: np.random.Generator) -> World:
     begun = np.append(made.rows.begun_s, begun)
     scale, whole = np.append(made.scale, scale), np.append(made.whole_s, whole)
     return World(_recorded([*made.rows.contexts, *[context] * (crowd + 2)], begun, whole), made.shape, scale, whole)
+
+
+def _measured(made: World, count: int, rng: np.random.Generator) -> World:
+    """Rows begin at once on two hosts never met, work like that before: probes have told the speed of one of them."""
+    like = rng.choice(len(made.scale), count)
+    there = [replace(made.rows.contexts[i], host=NEW_HOST, corunners=0.0) for i in like]
+    contexts = [*made.rows.contexts, *there, *[replace(context, host=UNMEASURED) for context in there]]
+    scale = np.append(made.scale, [scale_of(context) for context in there] * 2)
+    whole = np.append(made.whole_s, scale[-2 * count :] * made.shape.quantile(rng.random(2 * count)))
+    begun = np.append(made.rows.begun_s, np.full(2 * count, float(made.rows.known_s.max()) + 1.0))
+    rates = {host: {RATE: float(np.exp(rng.normal(0.0, RATE_OFF))) / SPEED[host]} for host in (*HOSTS, NEW_HOST)}
+    return World(_recorded(contexts, begun, whole), made.shape, scale, whole, rates=rates)
+
+
+def new_shape(family: str) -> Shape:
+    """The shape on a host never met: whether it is in its slow regime nobody can know."""
+    shape = FAMILIES[family]()
+    return mixed(shape, SLOW_S / (FAST_S + SLOW_S), SLOW) if family == "regimes" else shape
 
 
 def _paces(rng: np.random.Generator, begun: Array, typical: float) -> dict[str, Array]:

@@ -33,6 +33,8 @@ JUDGED = ("phase", "novelty", "family", "host", "model", "configuration")
 """Names of the nodes of a judged path, root first."""
 NOVELTY = (1, 5, 20)
 """Known outcomes of an exact configuration from which it is one class less novel."""
+PLACED = -1
+"""Stands for the novelty of a configuration never seen on a host that nothing but its measured rates places."""
 REMEMBERED = 100_000
 """Contexts whose keys are remembered."""
 
@@ -114,15 +116,19 @@ def groups_of(context: Context, phase: str) -> tuple[str, ...]:
 def judged_path(context: Context, phase: str, novel: int) -> tuple[str, ...]:
     """Nodes, root to leaf, in which it is learned who answers best and how true answers are.
 
-    Novelty comes first: what to do for things never seen is learned from earlier things never seen.
+    Novelty comes first: what to do for things never seen is learned from earlier things never seen. `novel` PLACED learns from
+    earlier hosts that were placed by their rates, and from all work of the phase while there were none.
     """
+    kind, seen = f"novelty {novel}", "seen" if novel else "new"
+    if novel == PLACED:
+        kind = seen = "placed"
     at = f"{phase}/{context.state or ''}"
     host = f"{at} {context.family or ''}|{context.host or ''}|{context.device or ''}"
     model = f"{context.model or ''}|{context.runtime or ''}|{context.precision or ''}|{context.mode or ''}"
     return (
         at,
-        f"{at} novelty {novel}",
-        f"{at} {'seen' if novel else 'new'} {context.family or ''}",
+        f"{at} {kind}",
+        f"{at} {seen} {context.family or ''}",
         host,
         f"{host} {model}",
         f"{phase}#{context.configuration()}",

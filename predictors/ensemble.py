@@ -17,7 +17,7 @@ import numpy as np
 from predictors import tails
 from predictors.aggregate import RHO, Judged, Weights, crowds, losses, shares
 from predictors.causes import Incidence
-from predictors.contexts import Context, groups_of, judged_path, novelty
+from predictors.contexts import PLACED, Context, groups_of, judged_path, novelty
 from predictors.distribution import GRID, Array, Support
 from predictors.experts.asked import Asked, Told
 from predictors.experts.forest import Forest
@@ -146,12 +146,17 @@ class Ensemble:
         if np.isfinite(grown[0]) and not early:
             experts[5] = centre + grown
         experts[6] = self.pace.moved(pair[0].host, record)
-        path = judged_path(*pair, novelty(self.histories.known(*pair)))
+        path = self.path(*pair)
         weights = self.weights.at(path)
         kept = experts.astype(np.float32)
         limit = furthest(whole, self.outcomes(pair[1]), float(weights @ kept[:, MIDDLE]))
         mixed = np.maximum.accumulate(np.maximum(np.minimum(weights @ kept, limit), SHORTEST))
         return Asked(*pair, path, limit, kept, weights, mixed, zero, centre, centres, features.astype(np.float32))
+
+    def path(self, context: Context, phase: str) -> tuple[str, ...]:
+        """Nodes in which an answer given now is judged."""
+        known = self.histories.known(context, phase)
+        return judged_path(context, phase, PLACED if not known and self.rests_on_rates(context, phase) else novelty(known))
 
     def _mostly_running(self, group: str) -> bool:
         """Whether as many rows of a group run as have ended, and no fewer than CROWD: those that ended are the short ones."""
@@ -181,6 +186,8 @@ class Ensemble:
             if change.started_ns is not None and change.context.host is not None:
                 ran.append(_ran(change, asked))
             log_time = float(np.log(change.duration_s)) if completed else beyond(asked.mixed, change.duration_s, change.key)
+            if log_time is None:
+                continue
             speaks = speaks_for(asked.crowd[-1], change.key)
             learning.take(asked.context, asked.phase, log_time, asked.centre, asked.centres, speaks=speaks)
             crowd = dict(zip(asked.path, asked.crowd, strict=True))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from predictors.contexts import JUDGED, Context, judged_path, novelty
+from predictors.contexts import JUDGED, Context
 from predictors.ensemble import EXPERTS, Ensemble
 
 
@@ -27,7 +27,7 @@ def explained(model: Ensemble, asked: Iterable[tuple[Context, str]]) -> list[Str
     """Strata of these pairs of a context and a phase, widest first, each once."""
     found: dict[tuple[str, ...], Stratum] = {}
     for context, phase in asked:
-        path = judged_path(context, phase, novelty(model.histories.known(context, phase)))
+        path = model.path(context, phase)
         for depth in range(1, len(path) + 1):
             if path[:depth] not in found:
                 found[path[:depth]] = _stratum(model, path[:depth])

@@ -13,7 +13,23 @@ from benchmarks import truth, truth_judge
 from benchmarks.truth import lines_of, table
 from benchmarks.truth_judge import SITUATIONS, judged, reach
 from benchmarks.truth_shapes import BODY, TAIL_INDEX, Shape, bimodal, heavy, log_normal
-from benchmarks.truth_worlds import AGES, FAMILIES, FIRST, NEW_HOST, Situation, World, scale_of, typical_s, world
+from benchmarks.truth_worlds import (
+    AGES,
+    FAMILIES,
+    FIRST,
+    HOSTS,
+    NEW_HOST,
+    RATE,
+    SLOW,
+    SPEED,
+    UNMEASURED,
+    Situation,
+    World,
+    new_shape,
+    scale_of,
+    typical_s,
+    world,
+)
 from predictors.contexts import Context
 from predictors.distribution import GRID
 from service.backtest import Answer
@@ -50,6 +66,40 @@ def test_outcomes_follow_the_law_that_judges(family: str) -> None:
     made = world(family, replace(SMALL, rows=2000), 3)
     places = np.sort([made.cdf(row, float(t_s)) for row, t_s in enumerate(made.whole_s)])
     assert np.abs(places - (np.arange(2000) + 0.5) / 2000).max() < 1.63 / np.sqrt(2000)  # Kolmogorov-Smirnov, 1 %
+
+
+def test_a_host_measured_and_one_that_is_not_have_the_same_work_at_one_instant() -> None:
+    made = world("heavy", replace(SMALL, measured=20), 3)
+    told, untold = made.rows.contexts[-40:-20], made.rows.contexts[-20:]
+    assert [replace(context, host=UNMEASURED) for context in told] == untold
+    assert {NEW_HOST} == {context.host for context in told}
+    assert 1 == len(set(made.rows.begun_s[-40:].tolist()))
+    assert made.rows.begun_s[-1] > made.rows.known_s[:-40].max()
+    assert {*HOSTS, NEW_HOST} == set(made.rates)
+    ratio = [made.rates[host][RATE] * SPEED[host] for host in made.rates]
+    assert_allclose(np.ones(5), ratio, rtol=0.25)
+
+
+def test_of_a_host_with_regimes_nobody_knows_in_which_it_is() -> None:
+    plain, made = log_normal(), new_shape("regimes")
+    assert_allclose(2 / 3 * plain.cdf(np.array(1.2)) + plain.cdf(np.array(1.2 / SLOW)) / 3, made.cdf(np.array(1.2)))
+    levels = np.linspace(0.01, 0.99, 99)
+    assert_allclose(levels, made.cdf(made.quantile(levels)), atol=1e-4)
+    assert_allclose(heavy().cdf(levels), new_shape("heavy").cdf(levels))
+
+
+def test_who_knows_the_law_of_a_new_host_is_held_and_who_tells_all_twice_as_long_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = replace(SMALL, measured=20)
+    monkeypatch.setitem(truth_judge.SITUATIONS, "new host", asked)
+    made = world("heavy", asked, 4)
+    for factor, expected in ((1.0, {"p90": 0.9, "ratio": 1.0, "error": 0.0, "wider": 1.0}), (2.0, {"ratio": 2.0, "error": 1.0})):
+        rows = [truly(made, row, factor) for row in range(len(made.rows))]
+        monkeypatch.setattr(
+            truth_judge, "Replay", lambda *_args, rows=rows: type("Made", (), {"answers": lambda _self: iter(rows)})()
+        )
+        found = judged("new host", "heavy", 4)
+        assert_allclose(list(expected.values()), [found[name] for name in expected], atol=2e-3)
+    assert ((0.0, 0.12), (0.9, 1.6), (0.85, 0.95)) == tuple(reach("new host", name) for name in ("error", "ratio", "p90"))
 
 
 def test_a_seed_gives_the_same_world_and_another_seed_another() -> None:

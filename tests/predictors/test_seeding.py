@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -9,13 +11,17 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from predictors import hazards, location, modelfile
-from predictors.contexts import Context
+from predictors.contexts import Context, groups_of
+from predictors.ensemble import Ensemble
+from predictors.experts.histories import Histories, Learning
 from predictors.frames import Frame
 from predictors.hazards import HierarchicalHazards
 from predictors.location import Location, Rows
+from predictors.model import Change
 from predictors.resources import NONE, Rates, explaining, speeds
 from predictors.seeding import LEAST_HOSTS, design, learned
 from predictors.settings import FitSettings
+from telemetry.words import Ended
 
 HOSTS = ("ash", "elm", "fir", "oak", "yew")
 SPEED = {"ash": 1.0, "elm": 0.5, "fir": 2.0, "oak": 1.5, "yew": 0.7, "new": 0.25}
@@ -240,6 +246,30 @@ def test_the_model_answers_from_rates_and_says_so(model: HierarchicalHazards) ->
     assert not model.rests_on_rates(NEW, "setup")
     assert 0.0 == model.of_host(Context(host="stranger"), "service")
     assert model.of_host(NEW, "service") > 1.0
+
+
+def test_what_is_placed_by_rates_is_judged_apart_until_it_has_run_once(model: HierarchicalHazards) -> None:
+    placed, stranger = Ensemble(model), Context(host="stranger", family="sort", model="m0")
+    apart, known, other = (placed.path(context, "service") for context in (NEW, contexts()[0], stranger))
+    assert ("service/", "service/ placed", "service/ placed sort") == apart[:3]
+    assert ["service/ novelty 0"] * 2 == [known[1], other[1]]  # nothing was told to the ensemble itself yet
+    begun = Change(1, 201, "service", NEW, 0.0, 0.0, Ended.RUNNING, 1.0, 201, "a/service/0")
+    after = placed.after([begun], 201).after([replace(begun, duration_s=4.0, ended=Ended.COMPLETED)], 202)
+    assert "service/ novelty 1" == after.path(NEW, "service")[1]
+    assert "service/ placed" in after.weights.nodes
+
+
+def test_what_lasted_on_all_hosts_is_moved_by_what_is_known_of_this_one() -> None:
+    learning = Learning(Histories())
+    for seconds in range(1, 40):
+        learning.take(contexts()[0], "service", float(np.log(seconds)), 0.0, None)
+    known, here, there = learning.done(), groups_of(contexts()[0], "service"), groups_of(NEW, "service")
+    for plain, moved in zip(known.pooled(there), known.pooled(there, 0.5), strict=True):
+        np.testing.assert_allclose(moved, np.asarray(plain) + 0.5)
+    own, pulled = known.pooled(here)[1], known.pooled(here, 0.5)[1]
+    assert own is not None
+    assert pulled is not None
+    assert 0.0 < float(np.max(pulled - own)) < 0.1  # its own 39 outcomes are as they were
 
 
 def test_a_model_file_keeps_rates(model: HierarchicalHazards) -> None:
