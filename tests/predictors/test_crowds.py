@@ -83,11 +83,22 @@ def test_the_last_to_end_do_not_make_the_median_of_a_crowd(young: Ensemble) -> N
 
 def test_what_a_row_given_up_might_have_come_to_lies_past_its_bound_as_the_answer_does() -> None:
     bound = float(np.exp(EVEN[49]))  # the median
-    drawn = np.array([beyond(EVEN, bound, f"row {i}") for i in range(2000)])
+    drawn = np.array([beyond(EVEN, bound, f"row {i}") for i in range(2000)], dtype=np.float64)
     assert drawn.min() >= EVEN[49]
     assert_allclose([EVEN[74], EVEN[94]], np.quantile(drawn, [0.5, 0.9]), atol=0.03)
     assert beyond(EVEN, bound, "row 1") == beyond(EVEN, bound, "row 1")
 
 
 def test_past_the_longest_answered_it_is_the_bound_itself() -> None:
-    assert_allclose(np.log(9.0), beyond(EVEN, 9.0, "row"))
+    assert_allclose(np.log(9.0), np.float64(beyond(EVEN, 9.0, "row")))
+
+
+def test_a_row_given_up_before_nearly_all_that_was_answered_says_nothing_of_its_like(young: Ensemble) -> None:
+    tenth = float(np.exp(np.interp(0.1, GRID, EVEN)))
+    assert beyond(EVEN, 0.999 * tenth, "row") is None
+    assert beyond(EVEN, 1.001 * tenth, "row") is not None
+    begun = young.after([change("given up", 0.0, Ended.RUNNING)], 61)
+    given_up = begun.after([change("given up", 1e-6, Ended.CANCELLED)], 62)
+    assert dict(begun.histories.recents) == dict(given_up.histories.recents)
+    assert begun.weights.nodes == given_up.weights.nodes
+    assert ["given up"] == [told.key for told in given_up.told]
