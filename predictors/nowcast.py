@@ -14,7 +14,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from types import MappingProxyType
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -22,6 +21,7 @@ from scipy.special import log_ndtr
 
 from predictors.distribution import Array
 from predictors.host_levels import Levels, levels_of
+from predictors.layered import Layered
 from telemetry.errors import BadField
 
 HUBER = 2.0
@@ -80,18 +80,19 @@ class NowCast:
     memory: Memory
     unit: float
     levels: Levels
-    hosts: Mapping[str, Host] = field(default_factory=lambda: MappingProxyType({}))
+    hosts: Layered[str, Host] = field(default_factory=Layered)
 
     def after(self, outcomes: Sequence[HostOutcome]) -> NowCast:
         """The levels once `outcomes` are known, in their order; late ones count for what they still say.
 
         BadField where a number is not finite or a scale not positive.
         """
-        hosts = dict(self.hosts)
+        changed: dict[str, Host] = {}
         for outcome in outcomes:
             _checked(outcome)
-            hosts[outcome.host] = self._next(self._host(outcome.host, outcome.at_s, hosts), outcome)[0]
-        return replace(self, hosts=MappingProxyType(hosts))
+            known = changed.get(outcome.host) or self._host(outcome.host, outcome.at_s, self.hosts)
+            changed[outcome.host] = self._next(known, outcome)[0]
+        return replace(self, hosts=self.hosts.having(changed))
 
     def state(self, host: str | None, at_s: float) -> tuple[float, float]:
         """Mean and variance of a host's level at `at_s`: log time by which it is slower than in the long run."""
@@ -131,7 +132,7 @@ def fit(outcomes: Sequence[HostOutcome]) -> NowCast:
 
 def cast_of(memory: Memory, unit: float, hosts: Mapping[str, Host]) -> NowCast:
     """Levels of hosts as they were: what a file holds of them."""
-    return NowCast(memory, unit, levels_of(unit, memory.tau * unit), MappingProxyType(dict(hosts)))
+    return NowCast(memory, unit, levels_of(unit, memory.tau * unit), Layered(dict(hosts)))
 
 
 def _best(held: Memory, others: Sequence[Memory], blank: Mapping[float, NowCast], outcomes: Sequence[HostOutcome]) -> Memory:
