@@ -11,7 +11,7 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import asdict, dataclass, replace
 from functools import partial
@@ -24,12 +24,13 @@ from calibrate.conformal import saved
 from calibrate.conformal.wrap import Calibrated
 from calibrate.hosts.versions import rates_of_hosts
 from predictors import hazards
-from predictors.experts.forest import Forest, grow
+from predictors.experts.forest import Forest
 from predictors.frames import frame_of
 from predictors.hazards import HierarchicalHazards
 from predictors.model import Change, Model, changes_of
 from predictors.resources import NONE, Rates
 from service.engine import Serving
+from service.fitting import Apart, Known, Refitted, known_outcomes, refitted
 from service.lineup import Fits
 from service.settings import models_folder
 from telemetry import asof
@@ -44,8 +45,10 @@ M = TypeVar("M", bound=Model)
 KEPT_FILES = 3
 NEWEST = 2**62
 """A commit past all there are."""
-GROWTH, FOREST_GROWTH = 0.1, 0.3
-"""Growth of what is known, as shares of it, after which a fit is due at once, and after which a fit grows a forest as well."""
+GROWTH = 0.1
+"""Growth of what is known, as a share of it, after which a fit is due at once."""
+APART_FROM = 2_000
+"""Observations from which on a refit takes longer than a process of its own takes to begin."""
 WAITED_FOR = 5_000
 """Asked rows whose end is waited for past a fit: of some phases the end is never told, and they must not fill memory."""
 RETRY_S = 5.0
@@ -117,28 +120,27 @@ def founded_as_of(reader: Reader, commit: int) -> Calibrated:
     return founding.found(frame, commit, hazards.FitSettings(), partial(rates_as_of, reader))
 
 
-def fit(reader: Reader, commit: int, before: Serving | None) -> Fit | None:
-    """Fit as of `commit`, at which `before` is what is served; None while nothing has completed."""
+def fit(reader: Reader, commit: int, before: Serving | None, elsewhere: Callable[[Known], Refitted] = refitted) -> Fit | None:
+    """Fit as of `commit`, at which `before` is what is served; None while nothing has completed.
+
+    A refit on much is made by `elsewhere`. The first fit is made here: nobody has an answer that it could delay.
+    """
     if before is None or not isinstance(before.model, Calibrated):
         whole = founded_as_of(reader, commit)
         grew = whole.inner.forest is not None
         origin = Origin(commit, None, grew=grew, grown_at=known_outcomes(whole) if grew else 0)
         return Fit(origin, None, whole=whole) if whole.phases else None
-    record = fit_as_of(reader, commit)
-    known, last = known_outcomes(record), origin_of(reader, before.model_id)
-    forest = grow(*before.model.inner.lessons.arrays()) if known >= last.grown_at * (1.0 + FOREST_GROWTH) else None
-    grown_at = last.grown_at if forest is None else known
-    return Fit(Origin(commit, before.model_id, forest is not None, grown_at), record, forest)
+    last, lessons = origin_of(reader, before.model_id), before.model.inner.lessons.arrays()
+    observations, rates = asof.observations(reader, commit), rates_as_of(reader, commit)
+    known = Known(commit, observations, rates, last.grown_at, *lessons)
+    made = elsewhere(known) if observations.num_rows >= APART_FROM else refitted(known)
+    grown_at = last.grown_at if made.forest is None else known_outcomes(made.record)
+    return Fit(Origin(commit, before.model_id, made.forest is not None, grown_at), made.record, made.forest)
 
 
 def origin_of(reader: Reader, model_id: str) -> Origin:
     """Where a served model came from."""
     return Origin.of(next(row for row in asof.models(reader, NEWEST) if row.model_id == model_id))
-
-
-def known_outcomes(model: Model) -> int:
-    """Completed outcomes known to a model, of all phases."""
-    return sum(model.outcomes(phase) for phase in model.phases)
 
 
 def succeeded(made: Fit, before: Serving | None, reader: Reader, upto: int) -> Calibrated | None:
@@ -183,12 +185,14 @@ def caught_up(model: M, reader: Reader, upto: int) -> M:
     return folded(model, changes_of(asof.changes(reader, model.commit, upto))) if upto > model.commit else model
 
 
-def folded(model: M, changes: Sequence[Change]) -> M:
-    """The model with changes, in their order, folded in commit by commit.
+def folded(model: M, changes: Sequence[Change], going: Callable[[], bool] = lambda: True) -> M:
+    """The model with changes, in their order, folded in commit by commit, as long as it is `going`.
 
     The step is the commit, whatever the rounds of upkeep were: only so does a replay, or another process, come to the same state.
     """
     for commit, together in groupby(changes, key=lambda change: change.known_at):
+        if not going():
+            break
         model = model.after(list(together), commit)  # type: ignore[assignment]  # a model becomes one of its own kind
     return model
 
@@ -224,8 +228,8 @@ def _nicer(by: int) -> None:
 class Refitter:
     """One background fit at a time, and its file; `share` is the part of the time that fits not called for by growth may take.
 
-    `fits` counts them. The thread is `niceness` nicer than the process: only where no other thread of it answers, since one that
-    has to wait for a processor may hold what the others need.
+    `fits` counts them. What is made here is made on a thread that is `niceness` nicer than the process: only where no other
+    thread of it answers, since one that has to wait for a processor may hold what the others need.
     """
 
     def __init__(self, store: Store, least_outcomes: int, share: float, fits: Fits, niceness: int = 0) -> None:
@@ -235,9 +239,14 @@ class Refitter:
         self.trouble: str | None = None
         """What stopped the last fit, None while all is well."""
         self._pool = ThreadPoolExecutor(1, "phasecast-fit", _nicer, (niceness,))
+        self._apart: Apart | None = None
         self._running: Future[Fit | Saved | None] | None = None
         self._total = 0
         self._since_fit = 0
+
+    def go_apart(self) -> None:
+        """Make larger fits in a process of their own from now on: the ones of this process answer, and are not to wait."""
+        self._apart = Apart()
 
     def learned(self, n_outcomes: int) -> None:
         """Count outcomes learned, towards the next fit."""
@@ -274,7 +283,7 @@ class Refitter:
     def _fit(self, commit: int, serving: Serving | None) -> Fit | None:
         began_s = time.monotonic()
         with self._store.reader() as reader:
-            made = fit(reader, commit, serving)
+            made = fit(reader, commit, serving, refitted if self._apart is None else self._apart.refitted)
         self._fits.note(time.monotonic() - began_s)
         return made
 
@@ -301,5 +310,7 @@ class Refitter:
         return self._running is not None
 
     def close(self) -> None:
-        """Wait for what is under way: a file and its row belong together."""
+        """End a fit that is made apart; wait for all else that is under way: a file and its row belong together."""
+        if self._apart is not None:
+            self._apart.end()
         self._pool.shutdown(wait=True, cancel_futures=True)

@@ -64,8 +64,11 @@ class Upkeep:
             lineup.trouble = f"{type(error).__name__}: {error}"
         store.subscribe(lambda _commit, _batches: self._wake.set())
 
-    def tick(self) -> None:
-        """One round: what is committed now is observed, scored and learned; a finished fit takes over."""
+    def tick(self, *, last: bool = False) -> None:
+        """One round: what is committed now is observed, scored and learned; a finished fit takes over.
+
+        The last one before the end keeps the answers that were given, and takes nothing on.
+        """
         newest = self._store.last_commit
         # The queue is emptied after `newest` is read, so an answer always comes before the events it was about.
         self._lineup.gather()
@@ -76,10 +79,10 @@ class Upkeep:
         self._contest.heed(self._reader, newest)
         try:
             left = [] if self._whole else self._recover(newest)
-            upto = asof.slice_end(self._reader, self._derived_to, newest, ROUND_ROWS)
+            upto = self._derived_to if last else asof.slice_end(self._reader, self._derived_to, newest, ROUND_ROWS)
             self._behind = upto < newest
             ids = asof.touched(self._reader, self._derived_to, upto)
-            if not self._whole:
+            if not self._whole and not last:
                 ids = sorted({*ids, *asof.open_attempts(self._reader, newest)})
             self._commit(taken, left, derive(self._reader, ids, upto, newest), upto)
             self._whole = True
@@ -87,6 +90,8 @@ class Upkeep:
             ledger.extendleft(reversed(taken))
             self._whole = False
             raise
+        if last:
+            return
         if not self._behind:
             self._lineup.looked_to = newest  # whatever it held is learned, also where it held nothing to learn from
         self._swap()
@@ -211,7 +216,8 @@ class Upkeep:
             self.tick()
 
     def start(self) -> None:
-        """Run rounds on a thread."""
+        """Run rounds on a thread, beside others that answer."""
+        self._refitter.go_apart()
         self._thread.start()
 
     def stop(self) -> None:
@@ -220,7 +226,7 @@ class Upkeep:
         self._wake.set()
         if self._thread.is_alive():
             self._thread.join()
-        self.tick()
+        self.tick(last=True)
         self._refitter.close()
         self._contest.close()
         self._reader.close()

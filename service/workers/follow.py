@@ -182,7 +182,8 @@ class Following:
                 lineup.calibrated = Serving(model, told["model_id"])
             case Kind.CHANGES:
                 if lineup.calibrated is not None:
-                    further = folded(lineup.calibrated.model, changes_of(table_of(frame.body)))
+                    going = lambda: not self._stopping.is_set()  # noqa: E731  nobody will ask a process that ends
+                    further = folded(lineup.calibrated.model, changes_of(table_of(frame.body)), going)
                     lineup.calibrated = Serving(further, lineup.calibrated.model_id)
             case Kind.RUNNING:
                 now = {**lineup.running, **{key: record and attempt_of(record) for key, record in told.items()}}

@@ -9,6 +9,7 @@ import pytest
 
 from calibrate.conformal import saved
 from predictors.contexts import Context
+from predictors.model import changes_of
 from predictors.synthetic import Run, World, runs
 from service import refit
 from service.engine import Asking, Question, Serving, ask
@@ -212,6 +213,33 @@ def test_an_observation_and_the_outcome_it_decides_become_known_at_one_commit(li
         sql = "SELECT o.known_from, b.known_from FROM outcomes o JOIN observations b USING (observation_id)"
         [(of_outcome, of_observation)] = reader.rows(f"{sql} WHERE b.known_until IS NULL")
     assert of_outcome == of_observation
+
+
+def test_the_last_round_keeps_answers_and_leaves_events_to_the_next_start(revive: Callable[[], Living]) -> None:
+    living = revive()
+    living.send(runs(60, seed=2, world=SURE))
+    living.settle()
+    run = runs(1, seed=5, world=SURE)[0]
+    row = _ask(living, run)
+    living.send([run])
+    learned_to = living.lineup.learned_to
+    living.upkeep.tick(last=True)
+    assert learned_to == living.lineup.learned_to
+    assert not living.lineup.ledger
+    again = revive()
+    again.settle()
+    with again.store.reader() as reader:
+        assert [row.prediction_id] == [o["prediction_id"] for o in asof.outcomes(reader, again.store.last_commit).to_pylist()]
+
+
+def test_what_nobody_will_ask_for_is_not_folded(living: Living) -> None:
+    living.send(runs(60, seed=2, world=SURE))
+    living.settle()
+    with living.store.reader() as reader:
+        newest = living.store.last_commit
+        model, changes = refit.fit_as_of(reader, newest), changes_of(asof.changes(reader, 0, newest))
+    assert len(changes) > 0
+    assert refit.folded(model, changes, lambda: False) is model
 
 
 def test_a_round_that_cannot_be_written_keeps_its_answers_and_scores_them_once(
