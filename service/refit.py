@@ -14,12 +14,12 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import asdict, dataclass, replace
-from functools import partial
 from itertools import groupby, islice
 from pathlib import Path
 from typing import TypeVar
 
-from calibrate import founding
+import pyarrow as pa
+
 from calibrate.conformal import saved
 from calibrate.conformal.wrap import Calibrated
 from calibrate.hosts.versions import rates_of_hosts
@@ -30,7 +30,7 @@ from predictors.hazards import HierarchicalHazards
 from predictors.model import Change, Model, changes_of
 from predictors.resources import NONE, Rates
 from service.engine import Serving
-from service.fitting import Apart, Known, Refitted, known_outcomes, refitted
+from service.fitting import Apart, History, Known, founded, known_outcomes, refitted
 from service.lineup import Fits
 from service.settings import models_folder
 from telemetry import asof
@@ -48,7 +48,7 @@ NEWEST = 2**62
 GROWTH = 0.1
 """Growth of what is known, as a share of it, after which a fit is due at once."""
 APART_FROM = 2_000
-"""Observations from which on a refit takes longer than a process of its own takes to begin."""
+"""Observations (count) from which on a fit takes longer than a process of its own takes to begin."""
 WAITED_FOR = 5_000
 """Asked rows whose end is waited for past a fit: of some phases the end is never told, and they must not fill memory."""
 RETRY_S = 5.0
@@ -116,26 +116,37 @@ def rates_as_of(reader: Reader, commit: int) -> Rates:
 
 def founded_as_of(reader: Reader, commit: int) -> Calibrated:
     """The calibrated model, founded on what was known at the commit."""
-    frame = frame_of(asof.observations(reader, commit))
-    return founding.found(frame, commit, hazards.FitSettings(), partial(rates_as_of, reader))
+    return founded(history_as_of(reader, commit))
 
 
-def fit(reader: Reader, commit: int, before: Serving | None, elsewhere: Callable[[Known], Refitted] = refitted) -> Fit | None:
-    """Fit as of `commit`, at which `before` is what is served; None while nothing has completed.
+def history_as_of(reader: Reader, commit: int) -> History:
+    """All that was known at the commit of observations and, since when, of hosts' rates."""
+    rates: list[tuple[int, Rates]] = []
+    since = asof.newest_profile(reader, commit)
+    while since > 0:
+        rates.append((since, rates_as_of(reader, since)))
+        since = asof.newest_profile(reader, since - 1)
+    return History(commit, asof.observations(reader, commit), tuple(rates))
 
-    A refit on much is made by `elsewhere`. The first fit is made here: nobody has an answer that it could delay.
-    """
+
+def fit(reader: Reader, commit: int, before: Serving | None, apart: Apart | None = None) -> Fit | None:
+    """Fit as of `commit`, at which `before` is what is served; None while nothing has completed. Much is fitted `apart`."""
     if before is None or not isinstance(before.model, Calibrated):
-        whole = founded_as_of(reader, commit)
+        history = history_as_of(reader, commit)
+        whole = founded(history) if apart is None or _few(history.observations) else apart.founded(history)
+        if whole is None or not whole.phases:
+            return None
         grew = whole.inner.forest is not None
-        origin = Origin(commit, None, grew=grew, grown_at=known_outcomes(whole) if grew else 0)
-        return Fit(origin, None, whole=whole) if whole.phases else None
+        return Fit(Origin(commit, None, grew=grew, grown_at=known_outcomes(whole) if grew else 0), None, whole=whole)
     last, lessons = origin_of(reader, before.model_id), before.model.inner.lessons.arrays()
-    observations, rates = asof.observations(reader, commit), rates_as_of(reader, commit)
-    known = Known(commit, observations, rates, last.grown_at, *lessons)
-    made = elsewhere(known) if observations.num_rows >= APART_FROM else refitted(known)
+    known = Known(commit, asof.observations(reader, commit), rates_as_of(reader, commit), last.grown_at, *lessons)
+    made = refitted(known) if apart is None or _few(known.observations) else apart.refitted(known)
     grown_at = last.grown_at if made.forest is None else known_outcomes(made.record)
     return Fit(Origin(commit, before.model_id, made.forest is not None, grown_at), made.record, made.forest)
+
+
+def _few(observations: pa.Table) -> bool:
+    return bool(observations.num_rows < APART_FROM)
 
 
 def origin_of(reader: Reader, model_id: str) -> Origin:
@@ -283,7 +294,7 @@ class Refitter:
     def _fit(self, commit: int, serving: Serving | None) -> Fit | None:
         began_s = time.monotonic()
         with self._store.reader() as reader:
-            made = fit(reader, commit, serving, refitted if self._apart is None else self._apart.refitted)
+            made = fit(reader, commit, serving, self._apart)
         self._fits.note(time.monotonic() - began_s)
         return made
 

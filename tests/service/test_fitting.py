@@ -12,10 +12,11 @@ import numpy as np
 import psutil
 import pytest
 
+from calibrate.conformal import saved
 from predictors import modelfile
 from predictors.experts.forest import LEAST_ROWS, Forest
 from predictors.synthetic import World, runs
-from service.fitting import Apart, Known, refitted
+from service.fitting import Apart, History, Known, founded, refitted
 from service.replay import replay
 from telemetry import asof
 from telemetry.store.reader import open_reader
@@ -45,6 +46,15 @@ def test_a_fit_made_apart_is_the_fit_made_here_to_the_bit(known: Known) -> None:
     for one in fields(Forest):
         mine, its = getattr(here.forest, one.name), getattr(there.forest, one.name)
         assert (mine.dtype, mine.tobytes()) == (its.dtype, its.tobytes())
+
+
+def test_a_model_founded_apart_is_the_one_founded_here_to_the_bit(known: Known) -> None:
+    history = History(known.commit, known.observations, ())
+    there = Apart().founded(history)
+    assert there is not None
+    assert saved.packed(founded(history)) == saved.packed(there)
+    nothing = History(known.commit, known.observations.slice(0, 0), ())
+    assert Apart().founded(nothing) is None
 
 
 def test_a_forest_is_grown_when_it_is_time(known: Known) -> None:
