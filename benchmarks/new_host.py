@@ -1,7 +1,7 @@
 """A host left out of recorded data, predicted by the served model from the others, its probes, and 0 to 100 runs of its own.
 
 Configurations come in order of the hash of their name. The first PROBES runs of every host in that order are its probes: its
-rate is the geometric mean, over them, of the time the configuration takes on the other hosts of the history by its own. They are
+rate is the geometric mean, over them, of the time the configuration takes on the hosts of the history by its own. They are
 no part of its history where it is left out. The next runs are its own history, told one by one, and experts are fitted anew after
 as many outcomes as the service waits for. What comes after them is asked at every count, beside the same without any profile. The
 floor is the error of somebody who knows the host's median factor on what is asked, and what configurations take elsewhere.
@@ -30,8 +30,10 @@ from service.settings import Settings
 from telemetry.words import Ended
 
 SHARED = Path(__file__).resolve().parents[2] / "shared" / "datasets"
-SETS = {"gpu_kernel_tuning": 300, "wfinstances": 250}
-"""Sets, with the runs of a host that are looked at: the first in order of hash."""
+SETS = {"gpu_kernel_tuning": 300, "wfinstances": 100}
+"""Sets, with the runs of each host of the history: the first in order of hash."""
+MOST_RUNS = 300
+"""Runs of the host left out that are looked at."""
 COUNTS = (0, 1, 5, 20, 100)
 PROBES, LEAST_ASKED = 20, 30
 HOSTS = 8
@@ -69,7 +71,7 @@ def run() -> list[Figure]:
 
 def figures(name: str, hosts: int = HOSTS) -> list[Figure]:
     """Medians over left-out hosts and families with their range; coverage is the mean over hosts."""
-    left_out = [(table, host) for table in _tables(name) for host in _chosen(table, hosts)]
+    left_out = [(_of(table, host, SETS[name]), host) for table in _tables(name) for host in _chosen(table, hosts)]
     floors = [floor(table, host) for table, host in left_out]
     made = [figure(f"{name}: noise floor of the median error", floors, "share")]
     for what, profiled in (("profile", True), ("no profile", False)):
@@ -106,7 +108,7 @@ def _tables(name: str) -> Iterator[Table]:
             known = {str(field): None if pd.isna(value) else value for field, value in row.items()}
             one = Run(Context.of(known), configuration, float(row["duration_s"]))
             found.setdefault(row["host"], []).append((order, one))
-        yield {host: [one for _, one in sorted(runs, key=lambda run: run[0])[: SETS[name]]] for host, runs in found.items()}
+        yield {host: [one for _, one in sorted(runs, key=lambda run: run[0])[:MOST_RUNS]] for host, runs in found.items()}
 
 
 def _chosen(table: Table, most: int) -> list[str]:
@@ -115,6 +117,11 @@ def _chosen(table: Table, most: int) -> list[str]:
         host for host, runs in table.items() if len(_shared(runs, _works(table, {host}))) >= PROBES + COUNTS[-1] + LEAST_ASKED
     ]
     return sorted(enough, key=_hash)[:most]
+
+
+def _of(table: Table, left_out: str, most: int) -> Table:
+    """The table with as many runs of each other host."""
+    return {host: runs if host == left_out else runs[:most] for host, runs in table.items()}
 
 
 def _works(table: Table, without: set[str]) -> Works:
@@ -134,10 +141,12 @@ def _shared(runs: Sequence[Run], works: Works) -> list[Run]:
 
 
 def rates_of(table: Table, left_out: str) -> Rates:
-    """The rate of every host by its probes, against other hosts of the history; the one left out tells nothing but its probes."""
-    rates = {}
+    """The rate of every host by its probes, whose work is the time that the hosts of the history take.
+
+    A work that left a host's own times out would make its rate another quantity than that of the host left out.
+    """
+    rates, works = {}, _works(table, {left_out})
     for host, runs in table.items():
-        works = _works(table, {host, left_out})
         probes = _shared(runs, works)[:PROBES]
         if probes:
             rates[host] = {RESOURCE: float(np.exp(np.mean([np.log(works[one.configuration] / one.time_s) for one in probes])))}
