@@ -145,7 +145,8 @@ class Ensemble:
             experts[3], experts[4] = shrunk, whole
         if np.isfinite(grown[0]) and not early:
             experts[5] = centre + grown
-        experts[6] = self.pace.moved(pair[0].host, record)
+        if not early:
+            experts[6] = self.pace.moved(pair[0].host, record)
         path = self.path(*pair)
         weights = self.weights.at(path)
         kept = experts.astype(np.float32)

@@ -10,6 +10,7 @@ end above all others, and weigh there.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -33,7 +34,7 @@ def needs_n(level: float) -> int:
 
 
 def ranks(u: ArrayLike, levels: ArrayLike, weight: ArrayLike | None = None, open_ended: float = 0.0) -> Array:
-    """The least levels to ask for so that outcomes u in [0, 1], shape (n,), prove `levels` (m,): shape (m,), inf where none does.
+    """The least of outcomes u, shape (n,), to ask for so that they prove `levels` (m,): shape (m,), inf where none does.
 
     `weight` (n,) in [0, 1], and `open_ended` that of rows which may lie anywhere above. Of a histogram pass the upper edges as u
     and the counts as weights: never too low, and at most a bin too high.
@@ -49,10 +50,24 @@ def ranks(u: ArrayLike, levels: ArrayLike, weight: ArrayLike | None = None, open
 
 
 def proven(node: Histogram | None, levels: ArrayLike) -> Array:
-    """The least levels to ask for so that the outcomes of one node prove `levels`, same shape; inf where they prove none."""
+    """The least levels to ask for so that outcomes placed at one node prove `levels`, same shape; inf where they prove none.
+
+    Outcomes in the last bin lie past all that answers tell apart: no level is known to reach them.
+    """
     if node is None:
         return np.full(np.shape(levels), np.inf)
-    return ranks(EDGES[1:], np.asarray(levels) - DECAYED, node.counts, sum(node.lost) + UNIT * sum(node.running))
+    asked = ranks(EDGES[1:], np.asarray(levels) - DECAYED, node.counts, sum(node.lost) + UNIT * sum(node.running))
+    return np.where(asked < EDGES[-1], asked, np.inf)
+
+
+def outlasted(log_times: Sequence[float], node: Histogram | None, levels: ArrayLike) -> Array:
+    """The least log times that the newest outcomes of one node prove at `levels`, same shape; inf where they prove none.
+
+    Among `log_times` may be draws that stand for rows of which only a bound is known: those count as open-ended besides, twice,
+    so that wherever the draws lie they prove no more than if they had been left out.
+    """
+    open_ended = 2.0 * sum(node.lost) + UNIT * sum(node.running) if node is not None else 0.0
+    return ranks(log_times, levels, open_ended=open_ended)
 
 
 def claimed_to(asked: ArrayLike, served: ArrayLike) -> float:

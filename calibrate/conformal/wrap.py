@@ -14,9 +14,9 @@ from scipy.special import ndtri
 
 from calibrate.conformal.ages import Ages, Lasted, groups_aged
 from calibrate.conformal.checked import checked, few
-from calibrate.conformal.claims import CLAIMED, claimed_to, proven
+from calibrate.conformal.claims import CLAIMED, claimed_to, outlasted, proven
 from calibrate.conformal.controlled import Controlled
-from calibrate.conformal.pit import EDGES, Histogram, Placed, Recalibration, Seen, passed_in, place_in
+from calibrate.conformal.pit import EDGES, Placed, Recalibration, Seen, passed_in, place_in
 from calibrate.conformal.reacting import discounted, restarted, spread, trusted
 from calibrate.conformal.remaining import Aging
 from calibrate.evidence.nearest import newer, newest_ns, provenance
@@ -24,11 +24,12 @@ from calibrate.evidence.reactions import LEVEL, Action
 from calibrate.evidence.watching import Watching
 from predictors.aggregate import shares
 from predictors.causes import Incidence
-from predictors.contexts import LEVELS, Context
+from predictors.contexts import LEVELS, Context, groups_of
 from predictors.distribution import GRID, Array, Support
 from predictors.ensemble import Ensemble, answer
 from predictors.experts.asked import Asked, Told
 from predictors.experts.forest import Forest
+from predictors.experts.histories import EXACT
 from predictors.grids import Curve
 from predictors.hazards import HierarchicalHazards
 from predictors.joint.dependence import Dependence
@@ -43,7 +44,6 @@ RHO = 1.0
 MEMO = 20_000
 """Answers remembered until the next outcome."""
 SCORES: Array = ndtri(GRID)
-AT_CLAIMED = np.searchsorted(GRID, CLAIMED - 1e-9)
 OUTERMOST = 1e-4
 """No level nearer to 0 or 1 than this is asked of the model."""
 
@@ -114,12 +114,15 @@ class Calibrated:
 
     def _answered(self, asked: Asked, support: Support) -> Curve:
         """One pair's answer. While nothing has checked answers like it, it is as wide as the configuration's outcomes demand."""
-        told, longest = self.calibrated(asked), float(np.log(max(support.largest_s, 1e-300)))
-        own = self.recalibration.nodes.get(asked.path[-1])
+        told, node = self.calibrated(asked), self.recalibration.nodes.get(asked.path[-1])
+        window = self.inner.histories.windows.get(groups_of(asked.context, asked.phase)[EXACT])
+        lasted = window.values if window is not None else ()
         if few(self.recalibration, asked.path):
-            proves = demanded(own, asked, longest, GRID)
-            told = np.maximum.accumulate(np.where((GRID > 0.5) & np.isfinite(proves), np.maximum(told, proves), told))
-        claimed = claimed_to(demanded(own, asked, longest, CLAIMED), told[AT_CLAIMED])
+            by = outlasted(lasted, node, GRID)
+            told = np.maximum.accumulate(np.where((CLAIMED[0] <= GRID) & np.isfinite(by), np.maximum(told, by), told))
+        at = (CLAIMED - asked.zero) / (1.0 - asked.zero)  # what holds of those that take time at all holds of all
+        by = np.minimum(outlasted(lasted, node, CLAIMED), reached(proven(node, CLAIMED), asked))
+        claimed = claimed_to(by, np.interp(at, GRID, told))
         return answer(told, asked.zero, self._evidence(asked, support, claimed))
 
     def _evidence(self, asked: Asked, support: Support, claimed: float) -> Support:
@@ -225,14 +228,10 @@ def read_at(log_quantiles: Array, levels: Array) -> Array:
     return np.asarray(np.maximum.accumulate(read))
 
 
-def demanded(own: Histogram | None, asked: Asked, longest: float, levels: Array) -> Array:
-    """Least log times of the positive part by which outcomes of the exact configuration prove `levels` of it, same shape.
-
-    Where the rank lies past all that answers tell apart it is the `longest` log time known; inf where no time would do.
-    """
-    rank = proven(own, asked.zero + (1.0 - asked.zero) * levels)
-    read = read_at(asked.mixed, (np.minimum(rank, 1.0) - asked.zero) / (1.0 - asked.zero))
-    return np.where(rank < 1.0, np.minimum(read, longest), np.where(rank > 1.0, np.inf, longest))
+def reached(levels: Array, asked: Asked) -> Array:
+    """Log times of the positive part at levels of an answer, same shape; inf at inf."""
+    read = read_at(asked.mixed, (np.minimum(levels, 1.0) - asked.zero) / (1.0 - asked.zero))
+    return np.where(np.isfinite(levels), read, np.inf)
 
 
 def placed_of(told: Sequence[Told]) -> list[Placed]:

@@ -1,8 +1,9 @@
 """The expert that says what the model of record says, with each host as it is just now: its slow or fast period on top.
 
 Outcomes are compared with the centre that the model of record gave when they were asked. It learns of a lasting change at its
-next fit, so then the newest outcomes are compared with its new centres, and the levels found again. Outcomes whose start was not
-seen have no place on the clock, and are left out.
+next fit, so then the newest outcomes are compared with its new centres, and the levels found again. A host met since then has no
+usual speed to be slower than, and what the model of record learns of it must not count twice: it is followed from the next fit.
+Outcomes whose start was not seen have no place on the clock, and are left out.
 """
 
 from __future__ import annotations
@@ -59,7 +60,9 @@ class Pace:
         if not told:
             return self
         clock_s = max(self.clock_s, *(ran.at_s for ran, _, _ in told))
-        cast = self.cast.after([_outcome(*one) for one in told]) if self.cast is not None else None
+        cast = self.cast
+        if cast is not None:
+            cast = cast.after([_outcome(*one) for one in told if one[0].context.host in cast.hosts])
         return Pace(cast, (*self.recent, *(ran for ran, _, _ in told))[-KEPT:], clock_s)
 
     def refitted(self, centres: Centres) -> Pace:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy.special import ndtr
 from scipy.stats import binom
 
-from calibrate.conformal.claims import CLAIMED, claimed_to, needs_n, proven, ranks
+from calibrate.conformal.claims import CLAIMED, claimed_to, needs_n, outlasted, proven, ranks
 from calibrate.conformal.pit import Placed, Recalibration, Seen
 from telemetry.errors import BadField
 
@@ -80,8 +80,16 @@ def test_rows_of_which_only_a_bound_is_known_may_end_above_all_others() -> None:
     ended = [Placed(("here",), (1.0,), 0.305) for _ in range(9)]
     bounds = [Placed(("here",), (1.0,), 0.1, seen) for seen in (Seen.LOST, Seen.RUNNING)]
     known = Recalibration().having(ended)
-    assert 0.31 == proven(known.nodes.get("here"), [0.8])[0]
-    assert np.inf == proven(known.having(bounds).nodes.get("here"), [0.8])[0]  # 9 of 12 lie below: 0.75
+    before, after = (one.nodes.get("here") for one in (known, known.having(bounds)))
+    assert (0.31, np.inf) == (proven(before, [0.8])[0], proven(after, [0.8])[0])  # 9 of 12 lie below: 0.75
+    times = np.arange(9.0).tolist()
+    assert (7.0, 8.0) == (outlasted(times, before, [0.8])[0], outlasted(times, None, [0.9])[0])
+    assert np.inf == outlasted(times, after, [0.8])[0]  # one lost, for which a draw may stand, and one that runs: 9 of 13
+
+
+def test_outcomes_past_all_that_answers_tell_apart_prove_nothing() -> None:
+    far = Recalibration().having([Placed(("here",), (1.0,), 0.9995) for _ in range(9)])
+    assert np.inf == proven(far.nodes.get("here"), [0.8])[0]
 
 
 def test_the_highest_level_claimed_is_that_below_the_first_one_that_fails() -> None:

@@ -16,10 +16,14 @@ from scipy.stats import binom
 from calibrate.conformal.pit import Placed, Recalibration
 from calibrate.conformal.wrap import Calibrated, placed_of, read_at
 from predictors import laws
+from predictors.contexts import groups_of
 from predictors.distribution import GRID, Distribution
 from predictors.experts import forest
 from predictors.experts.asked import Told
+from predictors.experts.histories import EXACT, SMALL
+from predictors.experts.windows import Window
 from predictors.frames import Frame
+from predictors.layered import Layered
 from tests.predictors.experts_taught import PAIRS, begun, ended, fitted, learned, part, recorded
 
 HERE = PAIRS[0][0]
@@ -129,18 +133,19 @@ def test_where_a_level_is_claimed_it_holds_though_the_base_is_half_or_twice_as_w
     # field rules C01, C07: the truth's p-quantile is the base's at Phi(spread Phi^-1(p)), and n outcomes of it are known.
     inner, rng, runs = fitted(part(recorded(), slice(60))), np.random.default_rng(n), 300
     one_alone = inner.ask([HERE], ["setup"])[0]
-    asked, setups = replace(one_alone, crowd=(1,) * len(one_alone.path)), inner.record.strata["setup"]
+    asked, exact = replace(one_alone, crowd=(1,) * len(one_alone.path)), groups_of(HERE, "setup")[EXACT]
     levels, least = np.array([0.8, 0.9, 0.95]), np.array([4, 9, 19])
     held: list[tuple[float, np.ndarray]] = []
     for _ in range(runs):
         scores = spread * rng.normal(size=n + 1)
         times = read_at(asked.mixed, ndtr(scores))
         told = [Told("", asked, float(np.exp(at)), ended=True) for at in times[:n]]
-        longest_s = max(setups.longest_s, *(one.duration_s for one in told))
-        record = replace(
-            inner.record, strata=dict(inner.record.strata) | {"setup": replace(setups, longest_s=longest_s, curves={})}
-        )
-        known = Calibrated(replace(inner, record=record), Recalibration().having(placed_of(told)))
+        windows = Layered({exact: Window(SMALL, tuple(times[:n][-SMALL:].tolist()))})
+        setups = inner.record.strata["setup"]
+        longest_s = max(setups.longest_s, float(np.exp(times[:n].max())))
+        record = replace(inner.record, strata={**inner.record.strata, "setup": replace(setups, longest_s=longest_s, curves={})})
+        base = replace(inner, record=record, histories=replace(inner.histories, windows=windows))
+        known = Calibrated(base, Recalibration().having(placed_of(told)))
         answered = known.predict([HERE], ["setup"])
         support = answered.support[0]
         held.append((support.claimed_to, times[n] <= np.log(answered.quantile(levels)[0])))
