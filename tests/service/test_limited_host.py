@@ -1,7 +1,8 @@
 """Two hosts simulated on one machine, one of its processors against two, are told apart by their profiles and by predictions.
 
-Real probes measure both and real work is timed on both, each in a process of its own under an affinity mask. Two more, measured
-again and without history, are predicted: the one on one processor must be told to take longer.
+A probe that threads speed up measures both and real work is timed on both, each in a process of its own under an affinity mask.
+Two more, measured again and without history, are predicted: the one on one processor must be told to take longer. Two hosts can't
+tell which of several resources counts, so all that are measured share alike; from three on that is learned.
 """
 
 from __future__ import annotations
@@ -32,9 +33,9 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 from calibrate.hosts.grants import MIB, Terms, give
 from calibrate.hosts.profile import UNASKED, carried_out, planned, profiled
-terms = Terms(("image_like", "memory_bound"), 600.0, 60.0, 2, 2048 * MIB, 0)
+terms = Terms(("matmul",), 600.0, 60.0, 2, 2048 * MIB, 0)
 grant = give(terms, user="ada", host=socket.gethostname(), now_ns=time.time_ns())
-plan = planned(grant, Path(), seconds=0.3)
+plan = planned(grant, Path(), seconds=1.0)
 profile = profiled(plan, carried_out(plan, UNASKED)).model_dump(mode="json")
 
 pictures = [np.full((512, 512), 0.5, dtype=np.float32) for _ in range(2)]
@@ -109,11 +110,13 @@ def test_recorded_rates_of_one_processor_and_of_two_tell_predictions_apart() -> 
 def test_one_processor_against_two_is_told_apart_by_profile_and_by_prediction() -> None:
     found = {name: measured(processors) for name, processors in (("one", 1), ("two", 2), ("again one", 1), ("again two", 2))}
     rates = rates_of_hosts([profile(name, told) for name, (told, _) in found.items()])
-    assert "image_like_threads_2_flop_per_s" in rates["two"]
-    assert "image_like_threads_2_flop_per_s" not in rates["one"]
+    assert "matmul_threads_2_flop_per_s" in rates["two"]
+    assert "matmul_threads_2_flop_per_s" not in rates["one"]
     took = {name: float(np.median(times["2"])) for name, (_, times) in found.items()}
-    if min(took["one"] / took["two"], took["again one"] / took["again two"]) < 1.4:
-        pytest.skip(f"others are at work here: two processors are hardly faster than one ({took})")
+    speed = {name: max(rates[name].values()) for name in found}
+    pairs = (("one", "two"), ("again one", "again two"))
+    if min(min(took[one] / took[two], speed[two] / speed[one]) for one, two in pairs) < 1.4:
+        pytest.skip(f"others are at work here: two processors are hardly faster than one ({took}, {speed})")
     slow, fast = predicted(rates, {name: found[name][1] for name in ("one", "two")})
     print(f"\npredicted {slow:.4f} and {fast:.4f} s, took {took['again one']:.4f} and {took['again two']:.4f} s")  # noqa: T201
     assert slow > 1.2 * fast
