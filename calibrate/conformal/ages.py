@@ -87,10 +87,11 @@ class Lasted:
 
 @dataclass(frozen=True)
 class Ages:
-    """How outcomes lay in answers to questions asked at an age, by group, root first. Immutable."""
+    """How outcomes lay in answers to questions asked at an age, by group, root first. Immutable, but for a memo of curves."""
 
     typical: Layered[str, Typical] = field(default_factory=Layered)
     nodes: Layered[str, Reached] = field(default_factory=Layered)
+    curves: dict[tuple[str, int], Array] = field(default_factory=dict, repr=False, compare=False)
 
     def centre(self, groups: Sequence[str]) -> float | None:
         """Log time that is typical of a path of groups, each shrunk to the wider; None where nothing is known."""
@@ -129,8 +130,16 @@ class Ages:
         return np.asarray((1.0 - share) * below + share * self._curve(groups, old, used))
 
     def _curve(self, groups: Sequence[str], age: int, used: float) -> Array:
+        quarter = _quarter(groups, used)
+        known = self.curves.get((quarter, age))
+        if known is None:
+            known = self.curves[quarter, age] = self._summed((*groups, quarter), age)
+        return known
+
+    def _summed(self, path: Sequence[str], age: int) -> Array:
+        """Cumulative share at EDGES for a path of nodes."""
         share = WIDTHS
-        for key in (*groups, _quarter(groups, used)):
+        for key in path:
             node = self.nodes.get(key)
             if node is not None:
                 share = node.shrunk(age, share)
