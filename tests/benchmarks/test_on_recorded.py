@@ -1,0 +1,65 @@
+"""What is measured on recorded work besides accuracy: remaining times at ages, hosts nobody met, and the cost of an outcome."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy.stats import t as student
+
+from benchmarks import outcomes
+from benchmarks.left_out import left_out
+from benchmarks.remaining import Line, Share, asked_at, line_of, share_of
+from service.recorded import recorded
+from tests.service.timings import work, write
+
+
+def test_rows_are_asked_at_shares_of_what_was_typical_before_them(tmp_path: Path) -> None:
+    rows = [{"start_s": 100.0 * i, "duration_s": 10.0, "host": "a", "family": "f"} for i in range(6)]
+    later = [{"start_s": 1e4 + i, "duration_s": t, "host": h, "family": "f"} for i, (h, t) in enumerate([("a", 6.0), ("b", 9.0)])]
+    longest = [{"start_s": 2e4 + i, "duration_s": 20.0, "host": "a", "family": "f"} for i in range(2)]
+    asked = asked_at(recorded(write(tmp_path, [*rows, *later, *longest])))
+    assert {0.25: 2.5, 0.5: 5.0} == asked[6]
+    assert 7 not in asked  # nothing was known of its group
+    assert {0.25: 2.5, 0.5: 5.0, 1.0: 10.0, 1.5: 15.0} == asked[8] == asked[9]
+
+
+def test_rows_that_began_together_are_one_piece_of_evidence() -> None:
+    share = share_of(np.array([1.0, 1.0, 0.0, 0.0]), np.array([0, 0, 1, 1]))
+    assert share.mean == pytest.approx(0.5)
+    assert share.half == pytest.approx(student.ppf(0.975, 1) * 0.5)  # sqrt(2 (1 + 1)) / 4
+    assert np.inf == share_of(np.array([1.0, 0.0]), np.array([0, 0])).half
+
+
+@pytest.mark.parametrize(
+    ("p50", "p90", "held"),
+    [
+        (Share(0.52, 0.0), Share(0.88, 0.0), "yes"),
+        (Share(0.60, 0.08), Share(0.9, 0.0), "by interval"),
+        (Share(0.60, 0.06), Share(0.9, 0.0), "no"),
+        (Share(0.5, 0.0), Share(0.8, 0.02), "no"),
+    ],
+)
+def test_a_share_outside_counts_only_if_its_interval_is(p50: Share, p90: Share, held: str) -> None:
+    assert held == Line("set", 0.5, 400, 20, p50, p90).held
+
+
+def test_a_line_counts_rows_and_beginnings() -> None:
+    line = line_of("set", 1.0, np.array([[5.0, 1, 1], [5.0, 0, 1], [9.0, 1, 1], [9.0, 0, 1]]))
+    assert (4, 2, 0.5, 1.0) == (line.n, line.together, line.p50.mean, line.p90.mean)
+
+
+def test_a_host_left_out_is_asked_of_a_model_that_knows_the_others(tmp_path: Path) -> None:
+    path = write(tmp_path, work(160, failing=0.0))
+    mine = sum(row["host"] == "host-1" for row in work(160, failing=0.0))
+    judged = left_out(path, "host-1", "phase")
+    assert ("host-1", mine) == (judged.host, judged.n)
+    assert 0 <= judged.below[0] <= judged.below[1] <= mine
+    assert judged.below[0] < 0.5 * mine  # it is twice as slow as the other, and takes a while to be known
+
+
+def test_what_an_outcome_costs_is_told_by_layer() -> None:
+    found = {one.what: one.value for one in outcomes.measured(2 * outcomes.WINDOW)}
+    assert all(value > 0.0 for value in found.values())
+    assert 2 * len(outcomes.LAYERS) + 2 == len(found)
