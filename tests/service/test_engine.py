@@ -13,7 +13,11 @@ from predictors.contexts import Context
 from predictors.distribution import GRID, Checked, Support
 from predictors.synthetic import runs
 from service.engine import Asking, Question, Serving, ask, beyond, judge
+from service.lineup import Lineup
+from service.settings import Settings
+from service.upkeep import Upkeep
 from telemetry.errors import NoEvidence
+from telemetry.store.file import Store
 from telemetry.words import Status
 from tests.service.living import Living
 
@@ -24,11 +28,18 @@ def _asking(n: int, *levels: float) -> Asking:
     return Asking(levels or (0.5, 0.9), "request", tuple(f"p{i}" for i in range(n)), 1_700_000_000_000_000_000)
 
 
-@pytest.fixture
-def taught(living: Living) -> Serving:
-    living.send(runs(120, seed=1))
-    living.settle()
-    return living.lineup.serving
+@pytest.fixture(scope="module")
+def taught(tmp_path_factory: pytest.TempPathFactory) -> Serving:
+    """What a service answers from once it has learned: a value, and the same one for all tests."""
+    settings = Settings(store=tmp_path_factory.mktemp("taught") / "store.duckdb", refit_share=1.0)
+    with Store.open(settings.store) as store:
+        lineup = Lineup("here/boot-1")
+        living = Living(store, lineup, Upkeep(store, lineup, settings))
+        living.send(runs(120, seed=1))
+        living.settle()
+        living.upkeep.stop()
+    assert lineup.serving is not None
+    return lineup.serving
 
 
 def _context(**other: Any) -> Context:
