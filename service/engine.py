@@ -6,7 +6,6 @@ An answer is a pure function of (model value, question, levels, ids, time), so t
 from __future__ import annotations
 
 import hashlib
-import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -14,6 +13,7 @@ from typing import Any
 import numpy as np
 import orjson
 
+from calibrate.conformal.claims import needs_n
 from predictors.changing import ContextChange, Course, course
 from predictors.contexts import Context
 from predictors.distribution import GRID, MEAN_LEVELS, Array, Distribution, Support
@@ -184,7 +184,7 @@ def beyond(levels: Sequence[float], support: Support, at_least_s: float) -> list
         {
             "level": p,
             "at_least_s": at_least_s,
-            "needs_n": max(1, math.ceil(p / (1.0 - p) - 1e-9) - support.n),
+            "needs_n": max(1, needs_n(p) - support.n),
             "reason": "too_few_outcomes",
         }
         for p in levels
