@@ -9,7 +9,7 @@ Outcomes whose start was not seen have no place on the clock, and are left out.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from predictors.contexts import Context
 from predictors.distribution import Array
@@ -41,17 +41,23 @@ class Ran:
 
 @dataclass(frozen=True)
 class Pace:
-    """Levels of all hosts, and the outcomes they are found from again. `clock_s` is when the newest of them became known."""
+    """Levels of all hosts, and the outcomes they are found from again. `clock_s` is when the newest of them became known.
+
+    Immutable, but for a memo of what hosts are like then.
+    """
 
     cast: NowCast | None = None
     recent: tuple[Ran, ...] = ()
     clock_s: float = 0.0
+    states: dict[str, tuple[float, float]] = field(default_factory=dict, repr=False, compare=False)
 
     def moved(self, host: str | None, log_quantiles: Array) -> Array:
         """Log quantiles at GRID of the model of record, as things are on the host."""
         if self.cast is None or host is None or host not in self.cast.hosts:
             return log_quantiles
-        mean, variance = self.cast.state(host, self.clock_s)
+        if host not in self.states:
+            self.states[host] = self.cast.state(host, self.clock_s)
+        mean, variance = self.states[host]
         scale = scale_of(float(log_quantiles[HIGH] - log_quantiles[LOW]))
         return shifted(log_quantiles, float(log_quantiles[MIDDLE]), mean, variance, scale)
 
@@ -68,10 +74,10 @@ class Pace:
     def refitted(self, centres: Centres) -> Pace:
         """The levels found again beside new centres, with the memory that explains the newest outcomes best."""
         if len(self.recent) < LEAST:
-            return replace(self, cast=None)
+            return replace(self, cast=None, states={})
         middle, spread = centres([ran.context for ran in self.recent], [ran.phase for ran in self.recent])
         told = zip(self.recent, middle.tolist(), spread.tolist(), strict=True)
-        return replace(self, cast=fit([_outcome(*one) for one in told if one[0].context.host is not None]))
+        return replace(self, states={}, cast=fit([_outcome(*one) for one in told if one[0].context.host is not None]))
 
 
 def scale_of(spread: float) -> float:
