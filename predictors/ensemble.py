@@ -221,7 +221,8 @@ class Ensemble:
 
     def refounded(self, record: HierarchicalHazards, forest: Forest | None) -> Ensemble:
         """The same memory over experts fitted anew."""
-        pace = self.pace.refitted(lambda contexts, phases: _centres(record, contexts, phases))
+        recent = tuple(ran for ran in self.pace.recent if record.knows(ran.phase))  # a phase may have gone from the store
+        pace = replace(self.pace, recent=recent).refitted(lambda contexts, phases: _centres(record, contexts, phases))
         return replace(self, record=record, forest=forest if forest is not None else self.forest, pace=pace, told=(), memo={})
 
 

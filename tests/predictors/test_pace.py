@@ -127,6 +127,13 @@ def test_nothing_is_said_from_few_outcomes_and_old_ones_are_let_go() -> None:
     assert KEPT == len(Pace().having([(few.pace.recent[0], 0.0, 1.0)] * (KEPT + 5)).recent)
 
 
+def test_a_phase_that_a_new_fit_knows_nothing_of_is_let_go(steady: Ensemble) -> None:
+    other = replace(frame(), phases=("setup",))
+    anew = steady.refounded(hazards.fit(other, BEFORE, FitSettings()), None)
+    assert () == anew.pace.recent
+    assert anew.pace.cast is None
+
+
 def test_a_spread_of_nothing_has_a_least_scale() -> None:
     assert NARROWEST == scale_of(0.0)
     assert_allclose(1.0, scale_of(float(norm.ppf(0.9) - norm.ppf(0.1))))
