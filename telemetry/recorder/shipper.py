@@ -25,7 +25,7 @@ from typing import Any, Literal
 from urllib.parse import urlsplit
 
 from telemetry.errors import BadField
-from telemetry.recorder.spool import SHIPPED, is_written, replace_json, segments, shipped
+from telemetry.recorder.spool import SHIPPED, is_written, replace_json, segments, shipped, sizes_bytes
 
 BATCH_RECORDS = 1_000
 BATCH_BYTES = 4 * 2**20
@@ -95,7 +95,7 @@ class Shipper:
 
     def flush(self, timeout_s: float) -> bool:
         """Wait until everything spooled before this call is acknowledged; False if that took longer than timeout_s."""
-        wanted = {path.name: path.stat().st_size for path in segments(self.folder)}
+        wanted = {path.name: size_bytes for path, size_bytes in sizes_bytes(self.folder).items()}
         deadline = time.monotonic() + timeout_s
         while not self._acknowledged(wanted):
             if time.monotonic() >= deadline:

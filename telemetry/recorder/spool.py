@@ -120,6 +120,15 @@ def segments(folder: Path) -> list[Path]:
     return sorted(path for path in folder.glob("*.jsonl") if path.name[0].isdigit())
 
 
+def sizes_bytes(folder: Path) -> dict[Path, int]:
+    """The size of each segment, oldest first; one that is swept while they are listed is left out: nobody wants it any more."""
+    sizes: dict[Path, int] = {}
+    for path in segments(folder):
+        with contextlib.suppress(FileNotFoundError):
+            sizes[path] = path.stat().st_size
+    return sizes
+
+
 def is_written(segment: Path) -> bool:
     """Whether some process still writes this segment; False too if it is gone."""
     try:
@@ -163,16 +172,18 @@ def _read_json(path: Path) -> dict[str, int]:
 
 def _drop_past(folder: Path, max_bytes: int) -> int:
     """Delete the oldest segments nobody writes until the rest fits; the number of records that were not acknowledged."""
-    sizes = {path: path.stat().st_size for path in segments(folder)}
+    sizes = sizes_bytes(folder)
     acknowledged = shipped(folder)
     excess_bytes, lost = sum(sizes.values()) - max_bytes, 0
     for path, size_bytes in sizes.items():
         if excess_bytes <= 0:
             break
-        if is_written(path):
-            continue
-        lost += path.read_bytes()[acknowledged.get(path.name, 0) :].count(b"\n")
-        path.unlink()
+        with contextlib.suppress(FileNotFoundError):  # the shipper swept it meanwhile: room, and nothing lost
+            if is_written(path):
+                continue
+            unsent = path.read_bytes()[acknowledged.get(path.name, 0) :].count(b"\n")
+            path.unlink()
+            lost += unsent
         excess_bytes -= size_bytes
     return lost
 

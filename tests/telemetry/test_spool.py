@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from telemetry.recorder.shipper import read_batch
-from telemetry.recorder.spool import SHIPPED, Spool, dropped, is_written, replace_json, segments
+from telemetry.recorder.spool import SHIPPED, Spool, dropped, is_written, replace_json, segments, sizes_bytes
 
 RECORD = b'{"event":{"event_id":"%06d"}}\n'
 SIZE = len(RECORD % 0)
@@ -48,6 +48,17 @@ def test_past_the_bound_the_oldest_segments_go_and_are_counted(tmp_path: Path) -
         spool.append(RECORD % n)
     assert list(range(60, 95)) == ids(tmp_path)
     assert (60, 60) == (spool.dropped, dropped(tmp_path))
+
+
+def test_segments_swept_while_their_sizes_are_read_are_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    spool = Spool(tmp_path, segment_bytes=SIZE)
+    for n in range(3):
+        spool.append(RECORD % n)
+    first, second, *rest = listed = segments(tmp_path)
+    second.unlink()
+    monkeypatch.setattr("telemetry.recorder.spool.segments", lambda folder: listed)
+    assert [first, *rest] == list(sizes_bytes(tmp_path))
+    assert SIZE == sizes_bytes(tmp_path)[first]
 
 
 def test_acknowledged_records_that_go_were_not_lost(tmp_path: Path) -> None:
