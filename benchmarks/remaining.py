@@ -1,12 +1,15 @@
 """`python -m benchmarks.remaining`: remaining times of recorded work, asked while it ran, and what came of them.
 
 Rows past the first 60 % are asked at 25, 50, 100 and 150 % of the median of their host, family and phase among the rows before,
-as far as they got so old. Printed is the share that then ended by the answered p50 and p90, where LEAST rows or more still ran,
+as far as they got so old; at each age no more than MOST, those whose names have the least hashes, so that they lie evenly over
+what comes, whatever it is. Printed is the share that then ended by the answered p50 and p90, where LEAST rows or more still ran,
 with a 95 % interval by rows that began together: a run of many tasks that is slow as a whole is one piece of evidence.
 """
 
 from __future__ import annotations
 
+import hashlib
+import heapq
 import sys
 from collections import defaultdict
 from collections.abc import Mapping
@@ -30,7 +33,7 @@ from telemetry.words import Ended
 SETS = ("wfinstances", "lambda_coldstart", "mlperf_training")
 AGES = (0.25, 0.5, 1.0, 1.5)
 LEARNED = 0.6
-LEAST = 400
+LEAST, MOST = 400, 2_500
 NEAR = 0.03
 """How far from its level a share may lie."""
 AT = {p: int(np.argmin(np.abs(GRID - p))) for p in (0.5, 0.9)}
@@ -64,25 +67,31 @@ class Line:
         return "by interval" if all(away <= share.half for away, share in zip(apart, (self.p50, self.p90), strict=True)) else "no"
 
 
-def asked_at(rows: Recorded) -> dict[int, dict[float, float]]:
-    """For each completed row past the first 60 %: by share of the median, the ages in s that it reached."""
+def asked_at(rows: Recorded, most: int = MOST) -> dict[int, dict[float, float]]:
+    """For completed rows past the first 60 %: by share of the median, the ages in s reached; at most `most` rows at each."""
     first, groups = int(len(rows) * LEARNED), defaultdict(list)
     for i in range(first):
         if rows.ended[i] == Ended.COMPLETED:
             groups[_group(rows, i)].append(float(rows.duration_s[i]))
     median = {group: float(np.median(durations)) for group, durations in groups.items()}
-    found: dict[int, dict[float, float]] = {}
+    reached: dict[float, dict[int, float]] = {share: {} for share in AGES}
     for i in range(first, len(rows)):
         middle = median.get(_group(rows, i), 0.0)
         if rows.ended[i] == Ended.COMPLETED and middle > 0.0:
-            found[i] = {share: share * middle for share in AGES if share * middle < rows.duration_s[i]}
-    return found
+            for share in AGES:
+                if share * middle < rows.duration_s[i]:
+                    reached[share][i] = share * middle
+    found: dict[int, dict[float, float]] = defaultdict(dict)
+    for share, ages in reached.items():
+        for i in heapq.nsmallest(most, ages, key=lambda i: hashlib.sha256(rows.key(i).encode()).digest()):
+            found[i][share] = ages[i]
+    return dict(found)
 
 
-def measured(name: str, model: str) -> list[Line]:
-    """The lines of one set."""
+def measured(name: str, model: str, most: int) -> list[Line]:
+    """The lines of one set, of at most `most` rows each."""
     rows = recorded(SHARED / "datasets" / f"{name}.parquet")
-    asked = asked_at(rows)
+    asked = asked_at(rows, most)
     ended: Mapping[float, list[tuple[float, bool, bool]]] = {share: [] for share in AGES}
     with Progress(disable=not sys.stderr.isatty()) as bar:
         task = bar.add_task(name, total=len(rows))
@@ -123,10 +132,11 @@ def main(
         list[str] | None, typer.Argument(help=f"Any sets with start times; {', '.join(SETS)} if none is named.")
     ] = None,
     model: Annotated[str, typer.Option(help="Any model of `phasecast backtest`.")] = DEFAULT,
+    most: Annotated[int, typer.Option(min=1, help="Rows asked at one age.")] = MOST,
     json: Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")] = False,
 ) -> None:
     """Replay and print."""
-    lines = [line for name in sets or SETS for line in measured(name, model)]
+    lines = [line for name in sets or SETS for line in measured(name, model, most)]
     if json:
         typer.echo(orjson.dumps([asdict(line) for line in lines]).decode())
         return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
 
 import numpy as np
@@ -23,6 +24,17 @@ def test_rows_are_asked_at_shares_of_what_was_typical_before_them(tmp_path: Path
     assert {0.25: 2.5, 0.5: 5.0} == asked[6]
     assert 7 not in asked  # nothing was known of its group
     assert {0.25: 2.5, 0.5: 5.0, 1.0: 10.0, 1.5: 15.0} == asked[8] == asked[9]
+
+
+def test_of_many_rows_at_an_age_those_with_the_least_hashes_are_asked(tmp_path: Path) -> None:
+    rows = recorded(
+        write(tmp_path, [{"start_s": 100.0 * i, "duration_s": 10.0 + i % 2, "host": "a", "family": "f"} for i in range(50)])
+    )
+    asked = asked_at(rows, most=3)
+    late = sorted(range(30, 50), key=lambda i: hashlib.sha256(rows.key(i).encode()).hexdigest())
+    assert set(late[:3]) == {i for i, ages in asked.items() if 0.25 in ages} == {i for i, ages in asked.items() if 0.5 in ages}
+    assert {i for i in late if i % 2} >= {i for i, ages in asked.items() if 1.0 in ages}  # the others never got so old
+    assert 3 == sum(1.0 in ages for ages in asked.values())
 
 
 def test_rows_that_began_together_are_one_piece_of_evidence() -> None:
