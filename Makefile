@@ -5,6 +5,7 @@ BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 TORCH  ?= 1
 ARGS   ?=
+JOBS   ?= auto
 
 .PHONY: demo test lint types imports slow soak contract bench accuracy truth browser venv dev torch notebooks docs clean
 
@@ -12,7 +13,7 @@ demo: $(VENV)/.run $(if $(filter 0,$(TORCH)),,$(VENV)/.torch)  ## the main job o
 	$(BIN)/phasecast demo $(if $(filter 0,$(TORCH)),--no-torch) $(ARGS)
 
 test: $(VENV)/.dev lint  ## lint, types, import contracts, then every test that is quick
-	$(BIN)/python -m pytest -m "not slow and not soak" $(ARGS)
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup -m "not slow and not soak" $(ARGS)
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .

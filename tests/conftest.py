@@ -7,6 +7,19 @@ from pathlib import Path
 
 import pytest
 
+SHARED_SERVERS = ("answering", "served")
+"""Fixtures of a whole run: tests that talk to them stay in one process and keep their order, since some leave rows behind."""
+LONGEST_FIRST = ("test_docs.py", "service")
+"""Files that take longest, by their name or folder: begun first, so that no process ends alone."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Divide tests among processes by file, or by the server they share, whatever processes there are."""
+    for item in items:
+        shared = [name for name in SHARED_SERVERS if name in getattr(item, "fixturenames", ())]
+        item.add_marker(pytest.mark.xdist_group("servers" if shared else str(item.path)))
+    items.sort(key=lambda item: not any(name in item.path.parts for name in LONGEST_FIRST))
+
 
 @pytest.fixture(scope="session")
 def shared_dir() -> Path:

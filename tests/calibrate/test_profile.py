@@ -46,12 +46,20 @@ def granted(probes: tuple[str, ...] = PROBES, **changes: Any) -> Grant:
 
 
 @contextmanager
-def nothing_started() -> Iterator[None]:
-    """Neither a process of ours is there, nor has one been that used any processor time."""
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+def no_process_left() -> Iterator[None]:
+    """All processes of ours that are there afterwards, those of other tests, were there before."""
+    before = psutil.Process().children(recursive=True)
     yield
+    assert [] == [process for process in psutil.Process().children(recursive=True) if process not in before]
+
+
+@contextmanager
+def nothing_started() -> Iterator[None]:
+    """Neither a process of ours is there that was not, nor has one been that used any processor time."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    with no_process_left():
+        yield
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    assert [] == psutil.Process().children(recursive=True)
     assert (before.ru_utime, before.ru_stime, before.ru_minflt) == (after.ru_utime, after.ru_stime, after.ru_minflt)
 
 
@@ -172,7 +180,8 @@ def test_microcode_is_read_where_it_is_told(tmp_path: Path) -> None:
 def test_profile_of_this_host_has_every_rate_and_leaves_nothing_behind(tmp_path: Path) -> None:
     given = grant(threads=1)
     told: list[str] = []
-    row = profile(given, tmp_path, seconds=0.15, on_probe=told.append)
+    with no_process_left():
+        row = profile(given, tmp_path, seconds=0.15, on_probe=told.append)
     measured = json.loads(row.rates)
     always = {f"matmul_threads_1_{unit}" for unit in ("flop_per_s", "single_s", "first_s")}
     always |= {"memory_copy_bytes_per_s", "file_read_cached_bytes_per_s"}
@@ -184,7 +193,6 @@ def test_profile_of_this_host_has_every_rate_and_leaves_nothing_behind(tmp_path:
     assert given.grant_id == row.grant_id
     assert told == ["matmul_threads_1", "memory_copy", "file_read_cold", "file_read_cached"]
     assert list(tmp_path.iterdir()) == []
-    assert psutil.Process().children() == []
 
 
 SLOW = """
@@ -206,7 +214,8 @@ def test_a_run_that_is_stopped_keeps_what_it_measured_and_is_partial(tmp_path: P
         seen.append(time.monotonic())
         return Vitals(on_battery=bool(seen[0] + 1.5 < seen[-1]))
 
-    runs = carried_out(plan, Care(look=look))
+    with no_process_left():
+        runs = carried_out(plan, Care(look=look))
     row = profiled(plan, runs)
     assert 1 == len(runs), "the rest never begins"
     assert row.partial
@@ -214,7 +223,6 @@ def test_a_run_that_is_stopped_keeps_what_it_measured_and_is_partial(tmp_path: P
     assert (1e9, 1) == (rate["median"], len(rate["warmups"]))
     assert rate["samples"] > 1
     assert "partial: stopped (battery: the host runs on it)" in rate["complaints"]
-    assert [] == psutil.Process().children()
 
 
 def test_after_its_permission_has_ended_no_further_probe_begins() -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import httpx
 import pytest
-from playwright.sync_api import BrowserContext, Page, Response, expect, sync_playwright
+from playwright.sync_api import BrowserContext, Page, Request, Response, expect, sync_playwright
 
 from predictors.synthetic import runs
 from service.client.sync import Client, http_client
@@ -59,11 +59,16 @@ class Watch:
         """Load the page; note errors, failed requests and requests to elsewhere from then on."""
         self.page.on("console", lambda said: said.type in {"error", "warning"} and self.wrong.append(said.text))
         self.page.on("pageerror", lambda error: self.wrong.append(str(error)))
-        self.page.on("requestfailed", lambda request: self.wrong.append(f"failed: {request.url}"))
+        self.page.on("requestfailed", self._failed)
         self.page.on("request", lambda request: request.url.startswith((url, "data:")) or self.wrong.append(request.url))
         self.page.on("response", lambda answer: answer.status >= 400 and self.wrong.append(f"{answer.status}: {answer.url}"))
         self.page.goto(url + "/")
         return self.page
+
+    def _failed(self, request: Request) -> None:
+        """A request that leaving or reloading the page cuts short is no failure."""
+        if request.failure != "net::ERR_ABORTED":
+            self.wrong.append(f"failed: {request.url} ({request.failure})")
 
 
 @pytest.fixture

@@ -44,6 +44,7 @@ def test_no_two_tokens_are_alike() -> None:
         (b"phc__", NoToken, "not known"),
         (TEXT.encode() * 1000, NoToken, "not known"),
     ],
+    ids=["last digit changed", "too short", "too long", "not ASCII", "not UTF-8", "empty", "no digits", "very long"],
 )
 def test_what_is_no_token_of_ours_is_refused_alike(given: bytes, error: type[PhasecastError], told: str) -> None:
     with pytest.raises(error, match=told):
