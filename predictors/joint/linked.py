@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from scipy.special import ndtr, ndtri
@@ -48,17 +49,22 @@ class Links:
     rho: Array
     bend: Bend | None = None
 
-    @property
+    @cached_property
     def first(self) -> Index:
         """Stages without a partner."""
         return np.flatnonzero(self.partner < 0)
 
-    @property
+    @cached_property
     def second(self) -> Index:
         """Stages that follow a partner."""
         return np.flatnonzero(self.partner >= 0)
 
-    @property
+    @cached_property
+    def shared(self) -> bool:
+        """Whether any stage has part in a host's state; spares arithmetic where none does, and changes no answer."""
+        return bool(self.share.any())
+
+    @cached_property
     def own(self) -> Array:
         """Correlation of a stage's own part with its partner's, 0 where there is none; shape (n,)."""
         mate = self.share[self.partner]
@@ -103,16 +109,19 @@ def draw_scores(timings: Timings, links: Links, own: Array, own_keys: Keys, host
     own: (n, n_scenarios) uniforms of the stages; own_keys (n,) and host_keys (n_groups,) are the streams of the rest. What is
     observed of a stage changes draws in its own group only.
     """
-    n_scenarios, shared = own.shape[1], bool(links.share.any())
-    state = ndtri(uniforms(host_keys, n_scenarios)) if shared else np.zeros((len(host_keys), n_scenarios))
+    n_scenarios = own.shape[1]
+    state = ndtri(uniforms(host_keys, n_scenarios)) if links.shared else np.zeros((len(host_keys), n_scenarios))
     observed = np.flatnonzero(timings.observed)
     known = np.zeros(own.shape) if len(observed) else own
     if len(observed):
         state = _observe(timings, links, own, own_keys, host_keys, state, known)
     sd = np.sqrt((1.0 - links.share) * (1.0 - links.own**2))
-    mean = np.sqrt(links.share)[:, None] * state[links.group] if shared else np.zeros(own.shape)
-    eps = sd[:, None] * ndtri(own) + mean
-    eps[observed] = known[observed]
+    mean = np.sqrt(links.share)[:, None] * state[links.group] if links.shared else np.zeros(own.shape)
+    eps = ndtri(own)
+    eps *= sd[:, None]
+    eps += mean
+    if len(observed):
+        eps[observed] = known[observed]
     second = links.second
     if len(second):
         said = _partner_says(links, eps, state, second)
@@ -125,6 +134,8 @@ def draw_scores(timings: Timings, links: Links, own: Array, own_keys: Keys, host
 def _partner_says(links: Links, eps: Array, state: Array, rows: Index) -> Array:
     """What their partners' own parts add to the mean of second stages."""
     mate, rest = links.partner[rows], np.sqrt(1.0 - links.share)
+    if not links.shared:
+        return np.asarray(links.own[rows, None] * eps[mate])
     part = (eps[mate] - np.sqrt(links.share[mate])[:, None] * state[links.group[mate]]) / rest[mate, None]
     return np.asarray((rest * links.own)[rows, None] * part)
 
