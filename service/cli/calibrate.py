@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -39,7 +40,7 @@ def calibrate(
     store: StoreOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Measure this host, as far as a grant permits. Exit code 7: it was stopped, and what it measured is kept."""
+    """Measure this host, as far as a grant permits. Exit code 7: it was stopped, as by Ctrl-C, and what it measured is kept."""
     from service.host_schemas import CalibrationIn
 
     path = store_path(store)
@@ -78,17 +79,26 @@ def _chosen(grants: Mapping[str, Any], grant_id: str | None) -> str:
 def _by_api(api: Client, asked: CalibrationIn, told: Told) -> CalibrationOut:
     """Have the API that holds the store do it; Ctrl-C stops it there too."""
     found = api.calibrate(asked.model_dump())
-    try:
+    with _stopped_here() as stopped:
         while found.run_id is not None and found.state == "running":
             told(found)
             time.sleep(POLL_S)
-            found = api.calibration(found.run_id)
-    except KeyboardInterrupt:
-        if found.run_id is not None:
-            api.stop_calibration(found.run_id)
-        raise
+            found = api.stop_calibration(found.run_id) if stopped() else api.calibration(found.run_id)
     told(found)
     return found
+
+
+@contextmanager
+def _stopped_here() -> Iterator[Callable[[], str | None]]:
+    """What says that somebody stopped this command while the block runs, by Ctrl-C or by ending it: what was measured is kept."""
+    asked: list[str] = []
+    numbers = (signal.SIGINT, signal.SIGTERM)
+    former = [signal.signal(number, lambda *_: asked.append("asked to stop")) for number in numbers]
+    try:
+        yield lambda: asked[0] if asked else None
+    finally:
+        for number, handler in zip(numbers, former, strict=True):
+            signal.signal(number, handler)
 
 
 def _here(path: Path, asked: CalibrationIn, told: Told) -> CalibrationOut:
@@ -114,7 +124,9 @@ def _here(path: Path, asked: CalibrationIn, told: Told) -> CalibrationOut:
         told(now.model_copy(update=progress))
 
     rules = Rules(asked.if_busy, asked.patience_s, yield_to=tuple(asked.yield_to))
-    runs = carried_out(plan, Care(rules, withdrawn=_withdrawal(path, grant.grant_id)), on_probe=begun)
+    now, withdrawn = now.model_copy(update={"began_ns": time.time_ns()}), _withdrawal(path, grant.grant_id)
+    with _stopped_here() as stopped:
+        runs = carried_out(plan, Care(rules, withdrawn=lambda: stopped() or withdrawn()), on_probe=begun)
     profile, batch = kept(plan, runs)
     with Store.open(path) as opened:
         opened.write(batch)
@@ -161,7 +173,7 @@ def _show(found: CalibrationOut) -> None:
         return
     ending = "all probes are over" if not found.partial else f"stopped: {found.why or 'a probe failed'}; kept as partial"
     console.print(f"profile {found.profile_id} of {found.host}: {len(found.finished)} of {len(found.probes)} probes, {ending}")
-    console.print("`phasecast hosts show HOST` shows it, `phasecast hosts diff HOST` what changed")
+    console.print(f"`phasecast hosts show {found.host}` shows it, `phasecast hosts diff {found.host}` what changed")
 
 
 @contextmanager
@@ -181,4 +193,5 @@ def _progress(*, quiet: bool) -> Iterator[Told]:
     try:
         yield told
     finally:
-        bar.stop()
+        if bar.live.is_started:
+            bar.stop()

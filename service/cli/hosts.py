@@ -28,11 +28,28 @@ def show(
         return
     from rich.table import Table
 
-    table = Table("rate", "median", "95 % interval", "samples", "against it", title=f"{host}, version {found['version']}")
+    table = Table(
+        "rate", "median", "95 % interval", "samples", "baseline", "against it", title=f"{host}, version {found['version']}"
+    )
     for rate in found["rates"]:
         interval = f"{rate['low']:.3g} to {rate['high']:.3g}"
-        table.add_row(rate["name"], f"{rate['median']:.4g}", interval, str(rate["samples"]), "; ".join(rate["complaints"]))
-    page_console().print(table)
+        usual = "" if rate["baseline"] is None else f"{rate['baseline']:.4g}"
+        against = "; ".join(rate["complaints"])
+        table.add_row(rate["name"], f"{rate['median']:.4g}", interval, str(rate["samples"]), usual, against)
+    console = page_console()
+    console.print(table)
+    for line in _circumstances(found):
+        console.print(line, markup=False)
+
+
+def _circumstances(found: dict[str, Any]) -> list[str]:
+    """Under what a profile was measured, and what it lacks, for people."""
+    condition = found["condition"]
+    backends = sorted({rate["backend"] for rate in found["rates"] if rate["backend"]})
+    told = [f"measured on {condition.get('processor') or 'a processor that does not tell its name'}"]
+    told += [f"operators of {' and '.join(backends)}"] if backends else []
+    told += ["partial: it was stopped or a probe failed, and none of it is part of the baseline"] if found["partial"] else []
+    return told + ([f"not measured: {condition['not_measured']}"] if condition.get("not_measured") else [])
 
 
 @app.command()

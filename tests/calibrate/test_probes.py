@@ -17,7 +17,7 @@ import pytest
 
 from calibrate.hosts import operators
 from calibrate.hosts.loops import sampled, singly
-from calibrate.hosts.pagecache import evict, fill
+from calibrate.hosts.pagecache import evict, fill, resident_fraction
 from calibrate.hosts.probes import network, warmup
 from calibrate.hosts.probes.storage import told_rates
 from calibrate.hosts.scratch import scratch_file
@@ -167,6 +167,22 @@ def test_each_cold_read_follows_a_proved_drop(tmp_path: Path) -> None:
     assert told_rates(path, Path.read_bytes, prepare, 0.05, lambda kind, *_: said.append(kind))
     assert said.count("sample") + said.count("warmup") == proofs.count(True)
     assert 1 == said.count("warmup")
+
+
+def test_a_cached_file_lies_as_reading_brought_it_in_and_not_as_it_was_written(tmp_path: Path) -> None:
+    path = tmp_path / "data"
+    path.write_bytes(os.urandom(1 << 20))
+    if not evict(path):
+        pytest.skip("this file system does not drop pages")
+    path.write_bytes(os.urandom(1 << 20))
+    resident: list[float | None] = []
+
+    def prepare(file: Path) -> bool:
+        resident.append(resident_fraction(file))
+        return fill(file)
+
+    assert told_rates(path, Path.read_bytes, prepare, 0.05, lambda *_: None)
+    assert [0.0, 1.0] == resident[:2]
 
 
 def test_reads_that_are_not_proved_are_never_samples(tmp_path: Path) -> None:

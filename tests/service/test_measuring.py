@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import signal
 import socket
 import subprocess
 import sys
@@ -34,6 +35,8 @@ from telemetry.store.file import Store
 from tests.service.living import Served, until
 
 HERE = socket.gethostname()
+STOPPABLE = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); from service.cli.main import main; main()"
+"""The command line as a terminal starts it: whoever runs tests in the background may have had SIGINT ignored."""
 TERMS = {"granted_by": "ada", "probes": ["memory_copy", "network"], "valid_s": 600, "max_threads": 1}
 
 
@@ -125,6 +128,27 @@ def test_a_grant_is_listed_and_ended_on_the_command_line(tmp_path: Path) -> None
     assert "withdrawn" in phasecast("calibrate", "--store", store, code=11)
     phasecast("grant", "revoke", "nobody", "--store", store, code=1)
     phasecast("grant", "add", "--probe", "everything", "--store", store, code=1)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_command_that_is_stopped_keeps_what_it_measured_and_says_so(tmp_path: Path, number: signal.Signals) -> None:
+    store = tmp_path / "s.duckdb"
+    given(store, "--probe", "network", "--probe", "memory_copy")
+    options = ["--store", str(store), "--seconds", "30", "--if-busy", "measure", "--json"]
+    with subprocess.Popen(
+        [sys.executable, "-c", STOPPABLE, "calibrate", *options], stdout=subprocess.PIPE, text=True, start_new_session=True
+    ) as command:
+        until(lambda: probes_of(psutil.Process(command.pid)) != [])
+        time.sleep(1.0)
+        command.send_signal(number)
+        told = json.loads(command.communicate(timeout=30)[0])
+    assert (7, "stopped", True, "asked to stop") == (command.returncode, told["state"], told["partial"], told["why"])
+    assert told["began_ns"] < told["ended_ns"]
+    shown = json.loads(phasecast("hosts", "show", HERE, "--store", store, "--json"))
+    assert (told["profile_id"], True) == (shown["profile_id"], shown["partial"])
+    assert {None} >= {rate["baseline"] for rate in shown["rates"]}
+    assert "partial: it was stopped" in phasecast("hosts", "show", HERE, "--store", store)
+    assert {"s.duckdb", "s.duckdb.lock", "s.duckdb.mark"} >= {one.name for one in tmp_path.iterdir()}
 
 
 @pytest.fixture(scope="module")
