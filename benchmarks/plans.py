@@ -9,7 +9,6 @@ import http.client
 import time
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -108,7 +107,7 @@ def _stages(context: Context, place: int) -> tuple[PlannedStage, ...]:
     name = f"attempt-{place}"
     wait = PlannedStage("wait", StageKind.WAIT, planned_s=place / PLANS)
     load = PlannedStage("load", StageKind.SETUP, ("wait",), None, context, "setup", name)
-    return wait, load, replace(load, name="compute", kind=StageKind.SERVICE, after=("load",), phase="service")
+    return wait, load, load._replace(name="compute", kind=StageKind.SERVICE, after=("load",), phase="service")
 
 
 def _plan(place: int, context: int) -> Plan:

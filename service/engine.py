@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,7 @@ from predictors.changing import ContextChange, Course, course
 from predictors.contexts import Context
 from predictors.distribution import GRID, MEAN_LEVELS, Array, Distribution, Support
 from predictors.model import Model
+from service.plan_tables import Tables
 from telemetry.errors import NoEvidence
 from telemetry.ledger import Prediction
 from telemetry.words import Status
@@ -42,10 +43,11 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Serving:
-    """The model that answers now; replaced whole, never changed."""
+    """The model that answers now; replaced whole, never changed. `tables` keeps its laws that plans were made of lately."""
 
     model: Model
     model_id: str
+    tables: Tables = field(default_factory=Tables, init=False, repr=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
-from typing import Any
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, NamedTuple
 
 import orjson
 from pydantic import TypeAdapter
 
-from predictors.contexts import Context
+from predictors.contexts import REMEMBERED, Context
 from predictors.plans.forecast_need import Forecast
 from predictors.plans.graph import StageKind
 from telemetry.ledger import PlanAnswer
 
 
-@dataclass(frozen=True, slots=True)
-class PlannedStage:
+class PlannedStage(NamedTuple):
     """A stage as asked: a wait of known length, or a phase of a context with what was observed of it."""
 
     name: str
@@ -75,6 +75,7 @@ class Occasion:
 
 
 CompositeQuestion = ChanceQuestion | LatestStartQuestion
+NOT_GIVEN = (None, "", ())
 _READ: dict[str, TypeAdapter[CompositeQuestion]] = {
     "chance": TypeAdapter(ChanceQuestion),
     "latest_start": TypeAdapter(LatestStartQuestion),
@@ -83,13 +84,33 @@ _READ: dict[str, TypeAdapter[CompositeQuestion]] = {
 
 def kept(question: CompositeQuestion, occasion: Occasion) -> str:
     """The question as JSON for the ledger; running attempts stand there with the context and age they were found with."""
-    asked = _given(question) | {"seed": occasion.seed, "cvar_level": occasion.cvar_level, "above_se": occasion.above_se}
+    asked = _given(question)
+    for name in ("stages", "predecessors"):
+        if name in asked:
+            asked[name] = [_stage_given(stage) for stage in asked[name]]
+    if "load" in asked:
+        asked["load"] = _stage_given(asked["load"])
+    asked |= {"seed": occasion.seed, "cvar_level": occasion.cvar_level, "above_se": occasion.above_se}
     return orjson.dumps(asked, default=_given, option=orjson.OPT_PASSTHROUGH_DATACLASS).decode()
 
 
 def _given(item: Any) -> dict[str, Any]:
     """Fields of a dataclass that were given."""
-    return {f.name: value for f in fields(item) if (value := getattr(item, f.name)) not in (None, "", ())}
+    return {name: value for name in type(item).__slots__ if (value := getattr(item, name)) not in NOT_GIVEN}
+
+
+def _stage_given(stage: PlannedStage) -> dict[str, Any]:
+    """Fields of a stage that were given; its context is JSON already."""
+    if stage.context is None:
+        return {"name": stage.name, "kind": stage.kind, "after": stage.after, "planned_s": stage.planned_s}
+    given = {name: value for name, value in zip(stage._fields, stage, strict=True) if value is not None and value != ""}
+    given["context"] = _context_json(stage.context)
+    return given
+
+
+@lru_cache(maxsize=REMEMBERED)
+def _context_json(context: Context) -> orjson.Fragment:
+    return orjson.Fragment(orjson.dumps(context.known()))
 
 
 def asked_again(row: PlanAnswer) -> tuple[CompositeQuestion, Occasion]:

@@ -4,21 +4,23 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from predictors.contexts import Context
 from predictors.joint.scenarios import Attempts, Joint, draw
 from predictors.plans.graph import StageKind
 from service.engine import Serving
+from service.plan_known import known
 from service.plan_questions import PlannedStage
 from service.plan_schemas import ScenarioAttemptIn, ScenariosRequest
-from service.planning import known
 from telemetry.words import State
 
 
 def ask_scenarios(serving: Serving | None, asked: ScenariosRequest) -> dict[str, Any]:
     """Draws in s, one list per attempt. What is resident has no setup: its setup is 0 s in every scenario."""
     setups, services = [_setup(a) for a in asked.attempts], [_service(a) for a in asked.attempts]
-    found = known(serving, [*setups, *services])
-    rows = found.rows(setups), found.rows(services)
+    found = known(serving, [setups, services])
+    rows = [np.array(each, dtype=np.intp) for each in found.rows]
     contexts = [stage.context or Context() for stage in services]
     dependence = found.serving.model.dependence
     resident = [context.state == State.RESIDENT for context in contexts]
@@ -30,9 +32,9 @@ def ask_scenarios(serving: Serving | None, asked: ScenariosRequest) -> dict[str,
     )
     hosts = tuple(context.host or f"unknown host of {a.attempt}" for context, a in zip(contexts, asked.attempts, strict=True))
     names = tuple(a.attempt for a in asked.attempts)
-    setup, service = (found.timings.take(row) for row in rows)
+    setup, service = (found.timings.take(each) for each in rows)
     times = draw(setup, service, joint, Attempts(hosts, names, names), asked.n_scenarios, asked.seed)
-    status, reasons = found.status([*setups, *services])
+    status, reasons = found.status([row for each in found.rows for row in each])
     return {
         "setup_s": times[:, 0].tolist(),
         "service_s": times[:, 1].tolist(),

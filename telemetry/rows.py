@@ -5,7 +5,7 @@ from __future__ import annotations
 import types
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Annotated, Any, ClassVar, Union, get_args, get_origin
+from typing import Annotated, Any, ClassVar, Self, Union, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -59,6 +59,24 @@ class Row(BaseModel):
     title: ClassVar[str]
     key: ClassVar[tuple[str, ...]] = ()
     versioned: ClassVar[bool] = False
+
+    @classmethod
+    def made(cls, values: dict[str, Any]) -> Self:
+        """A row of values that our own code has just made, by name; those left out take their defaults.
+
+        Nothing is checked: what pydantic's `model_construct` does, without its search for aliases that no table has.
+        """
+        row = cls.__new__(cls)
+        given = set(values)
+        absent = {name: field.get_default() for name, field in cls.__pydantic_fields__.items() if name not in given}
+        for name, value in (
+            ("__dict__", {**absent, **values}),
+            ("__pydantic_fields_set__", given),
+            ("__pydantic_extra__", None),
+            ("__pydantic_private__", None),
+        ):
+            object.__setattr__(row, name, value)
+        return row
 
     @classmethod
     def columns(cls) -> list[Column]:

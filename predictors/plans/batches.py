@@ -5,16 +5,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, reduce
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from predictors.distribution import Array
 from predictors.joint.bend import Bend
 from predictors.joint.linked import MOST, Links, feasible_shares
 from predictors.joint.quantile_table import Index, Timings
 from predictors.joint.streams import Keys, keys_of, stream
-from predictors.plans.graph import Plan, Shape
+from predictors.plans.graph import Plan, Shape, Stage
 from telemetry.errors import BadField
+
+MOST_S = float(np.finfo(np.float64).max)
+"""A length of time that is still finite."""
 
 
 @dataclass(frozen=True)
@@ -89,11 +94,17 @@ def batch_of(shape: Shape, plans: Sequence[Plan], places: Index, timings: Timing
     """Gather the plans of one shape at `places`."""
     here = [plans[place] for place in places.tolist()]
     stages = [plan.stages[position] for position in shape.drawn for plan in here]
-    rows = np.array([stage.timing for stage in stages], dtype=np.intp)
-    if rows.max(initial=-1) >= timings.n:
-        raise BadField("timing", int(rows.max()), f"give a row of the {timings.n} distributions")
+    names, _, _, _, timing, on, of, shared, linked = zip(*stages, strict=True) if stages else ((),) * len(Stage._fields)
+    rows, share, rho = np.array(timing, dtype=np.intp), np.array(shared), np.array(linked)
+    waits = [plan.stages[i] for i in range(len(shape.after)) if i not in shape.drawn for plan in here]
+    _refuse(
+        waits, "planned_s", np.array([stage.planned_s for stage in waits]), 0.0, MOST_S, "give a finite length of 0 s or more"
+    )
+    _refuse(stages, "timing", rows, 0, timings.n - 1, f"give a row of the {timings.n} distributions, from 0")
+    _refuse(stages, "share", share, 0.0, 1.0, "give a share between 0 and 1")
+    _refuse(stages, "rho", rho, -1.0, 1.0, "give a correlation between -1 and 1")
     requests = np.tile(keys_of(plan.request for plan in here), len(shape.drawn))
-    hosts, attempts = keys_of(stage.host for stage in stages), keys_of(stage.attempt or stage.name for stage in stages)
+    attempts = keys_of(attempt or name for attempt, name in zip(of, names, strict=True))
     of_group = [shape.group.index(group) for group in range(shape.n_groups)]
     group_hosts = keys_of(plan.stages[position].host for position in of_group for plan in here)
     return Batch(
@@ -101,9 +112,16 @@ def batch_of(shape: Shape, plans: Sequence[Plan], places: Index, timings: Timing
         places=places,
         planned_s=np.array([[plan.stages[i].planned_s or 0.0 for plan in here] for i in range(len(shape.after))]),
         timings=timings.take(rows),
-        share=np.minimum([stage.share for stage in stages], MOST),
-        rho=np.clip([stage.rho for stage in stages], -MOST, MOST),
-        own_keys=stream(seed, "stage", hosts, requests, attempts, keys_of(stage.name for stage in stages)),
+        share=np.minimum(share, MOST),
+        rho=np.clip(rho, -MOST, MOST),
+        own_keys=stream(seed, "stage", keys_of(on), requests, attempts, keys_of(names)),
         host_keys=stream(seed, "host", group_hosts),
         bend=bend,
     )
+
+
+def _refuse(stages: Sequence[Stage], field: str, values: NDArray[Any], least: float, most: float, fix: str) -> None:
+    """BadField of the first stage whose value, one each, is not within least and most."""
+    bad = np.flatnonzero(~((values >= least) & (values <= most)))
+    if len(bad):
+        raise BadField(f"{stages[bad[0]].name}.{field}", values[bad[0]].item(), fix)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import NamedTuple
 
 from telemetry.errors import BadField
 
@@ -21,9 +22,8 @@ class StageKind(StrEnum):
     OUTPUT = "output"
 
 
-@dataclass(frozen=True, slots=True)
-class Stage:
-    """One stage of a plan, checked when made.
+class Stage(NamedTuple):
+    """One stage of a plan, checked when it is asked about.
 
     Exactly one of `planned_s` (a wait of known length, s) and `timing` (row of the request's Timings) is given. It starts when
     all stages in `after` have ended. `host`, `attempt` and `name` key its draws; setup and service of one attempt are linked by
@@ -40,24 +40,8 @@ class Stage:
     share: float = 0.0
     rho: float = 0.0
 
-    def __post_init__(self) -> None:
-        """Refuse what can't be computed, naming the field."""
-        if not self.name:
-            raise BadField("name", self.name, "give each stage a name")
-        if (self.planned_s is None) == (self.timing is None):
-            raise BadField(f"{self.name}.timing", self.timing, "give either planned_s or a distribution")
-        if self.planned_s is not None and not 0.0 <= self.planned_s < float("inf"):
-            raise BadField(f"{self.name}.planned_s", self.planned_s, "give a finite length of 0 s or more")
-        if self.timing is not None and self.timing < 0:
-            raise BadField(f"{self.name}.timing", self.timing, "give a row of the distributions, from 0")
-        if not 0.0 <= self.share <= 1.0:
-            raise BadField(f"{self.name}.share", self.share, "give a share between 0 and 1")
-        if not -1.0 <= self.rho <= 1.0:
-            raise BadField(f"{self.name}.rho", self.rho, "give a correlation between -1 and 1")
 
-
-@dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(NamedTuple):
     """Stages in an order in which every stage follows its predecessors; complete when all have ended."""
 
     stages: tuple[Stage, ...]
@@ -107,6 +91,7 @@ def by_shape(plans: Sequence[Plan]) -> list[tuple[Shape, list[int]]]:
                 stage.name,
                 stage.kind,
                 stage.after,
+                stage.planned_s is None,
                 stage.timing is None,
                 hosts.setdefault(stage.host, len(hosts)),
                 attempts.setdefault(stage.attempt, len(attempts)) if stage.attempt else -1,
@@ -125,6 +110,10 @@ def shape_of(plan: Plan) -> Shape:
         raise BadField("stages", len(plan.stages), f"give 1 to {MOST_STAGES} stages")
     place: dict[str, int] = {}
     for position, stage in enumerate(plan.stages):
+        if not stage.name:
+            raise BadField("name", stage.name, "give each stage a name")
+        if (stage.planned_s is None) == (stage.timing is None):
+            raise BadField(f"{stage.name}.timing", stage.timing, "give either planned_s or a distribution")
         missing = [name for name in stage.after if name not in place]
         if missing:
             raise BadField(f"{stage.name}.after", missing[0], "name stages that stand earlier in the plan")

@@ -257,9 +257,9 @@ def test_a_plan_that_makes_no_sense_is_refused_by_field(stages: tuple[Stage, ...
     "values",
     [{}, {"planned_s": 1.0, "timing": 0}, {"planned_s": -1.0}, {"planned_s": np.inf}, {"timing": -1}, {"timing": 0, "rho": 2.0}],
 )
-def test_a_stage_that_makes_no_sense_is_refused_when_made(values: dict[str, float]) -> None:
+def test_a_stage_that_makes_no_sense_is_refused_by_name(values: dict[str, float]) -> None:
     with pytest.raises(BadField, match=r"load\."):
-        Stage("load", SETUP, **values)  # type: ignore[arg-type]
+        chances([Plan((Stage("load", SETUP, **values),))], timings_of(Exponential(1.0)), 1.0, 0.9, seed=1)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(("deadline_s", "level"), [(np.inf, 0.9), (np.nan, 0.9), (1.0, 1.0), (1.0, 0.0)])

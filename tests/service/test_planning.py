@@ -158,9 +158,9 @@ def test_verdicts_hold_only_above_the_level_and_never_for_what_was_never_seen(su
 
 def test_one_unseen_stage_makes_the_whole_plan_shadow_and_an_old_one_extrapolated(sure: Serving) -> None:
     wait, load, compute = plain(SEEN)
-    mixed = (wait, load, replace(compute, context=replace(SEEN, model="never@1")))
+    mixed = (wait, load, compute._replace(context=replace(SEEN, model="never@1")))
     assert "shadow" == chance(sure, mixed, 5.0)["status"]
-    old = (wait, replace(load, elapsed_s=1e4), compute)
+    old = (wait, load._replace(elapsed_s=1e4), compute)
     answer = chance(sure, old, 1e6)
     assert ("extrapolated", True) == (answer["status"], "older_than_any_known" in answer["reasons"])
 
@@ -174,7 +174,7 @@ def test_a_finished_setup_moves_its_service_as_far_as_the_correlation_says(sure:
     near(exact, chance(serving, plain(SEEN, setup_took_s=setup_took_s), deadline_s))
     near(0.6, chance(dependent(sure), plain(SEEN, setup_took_s=setup_took_s), deadline_s))
     apart = list(plain(SEEN, setup_took_s=setup_took_s))
-    apart[1] = replace(apart[1], attempt="another")
+    apart[1] = apart[1]._replace(attempt="another")
     near(0.6, chance(serving, tuple(apart), deadline_s))
 
 
@@ -281,7 +281,7 @@ def test_more_risk_is_a_later_start_and_too_late_is_said(sure: Serving) -> None:
 
 
 def test_a_load_may_bear_any_name(sure: Serving) -> None:
-    named = LatestStartQuestion(replace(LOAD, name="need"), 0.1, "q", samples_s=(20.0,))
+    named = LatestStartQuestion(LOAD._replace(name="need"), 0.1, "q", samples_s=(20.0,))
     assert "safe" == latest(sure, named)["verdict"]
 
 
@@ -302,7 +302,7 @@ def kept(answered: PlanAnswered, serving: Serving) -> PlanAnswered:
 def test_a_chance_is_asked_again_from_its_row_to_the_byte(sure: Serving) -> None:
     serving = dependent(sure, rho=0.5, share=0.3)
     stages = plain(SEEN, wait_s=0.25, setup_elapsed_s=0.0) + plain(context_of(MADE[0]), attempt="b", setup_took_s=1.5)
-    stages = tuple(replace(stage, name=f"{i}", after=(f"{i - 1}",) if i % 3 else ()) for i, stage in enumerate(stages))
+    stages = tuple(stage._replace(name=f"{i}", after=(f"{i - 1}",) if i % 3 else ()) for i, stage in enumerate(stages))
     asked = [ChanceQuestion(stages, 5.5, 0.9, "#0", None, "a-1"), ChanceQuestion(plain(SEEN), 3.0, 0.8, "id", "id")]
     made = ask_chances(serving, asked, occasion(2, seed=2**63 - 1, calibration_se=0.031, cvar_level=0.9))
     for question, answered in zip(asked, made, strict=True):

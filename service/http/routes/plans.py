@@ -6,6 +6,7 @@ import asyncio
 import hashlib
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
+from functools import lru_cache
 from typing import Any, TypeVar
 
 import orjson
@@ -13,7 +14,7 @@ from fastapi import APIRouter, Request
 from fastapi.responses import Response
 from starlette.concurrency import run_in_threadpool
 
-from predictors.contexts import Context
+from predictors.contexts import REMEMBERED, Context
 from predictors.plans.forecast_need import Forecast
 from predictors.plans.graph import StageKind
 from service.engine import Serving
@@ -247,5 +248,11 @@ def _stage(at: Answering, stage: StageIn) -> PlannedStage:
             stage.name, kind, stage.after, None, seen.context, phase, attempt or stage.running_attempt_id, seen.elapsed_s
         )
     assert context is not None
-    known = Context(**context.model_dump())
+    known = _context(*context.__dict__.values())
     return PlannedStage(stage.name, kind, stage.after, None, known, phase, attempt, elapsed_s, stage.took_s)
+
+
+@lru_cache(maxsize=REMEMBERED)
+def _context(*values: Any) -> Context:
+    """The context of these values, in the order of its fields, in which `ContextIn` has them; equal ones are made once."""
+    return Context(*values)
