@@ -55,6 +55,12 @@ class Levels:
             told = (self.modes @ (np.exp(self.decay * time) * (self.modes.T @ (self._root * told)))) / self._root
         return (1.0 - jump) * np.maximum(told, 0.0) + jump * float(self.prior @ told)
 
+    def moved_each(self, told: Array, time: Array, jump: Array) -> Array:
+        """`moved` of several, told (..., n), each by a time of its own: `time` and `jump` have shape (...)."""
+        turned = np.exp(self.decay * time[..., None]) * ((told * self._root) @ self.modes)
+        later = (turned @ self.modes.T) / self._root
+        return (1.0 - jump)[..., None] * np.maximum(later, 0.0) + (jump * (told @ self.prior))[..., None]
+
     def normed(self, density: Array) -> tuple[Array, float]:
         """The relative density of total 1, and what its total was."""
         total = float(self.prior @ density)

@@ -124,10 +124,9 @@ def fit(outcomes: Sequence[HostOutcome]) -> NowCast:
     finished = [outcome for outcome in outcomes if outcome.completed]
     unit = float(np.median([outcome.scale for outcome in finished])) if finished else 0.1
     chains, newest = {tau: levels_of(unit, tau * unit) for tau in TAUS}, finished[-LEARN_FROM:]
-    blank = {tau: NowCast(replace(STEADY, tau=tau), unit, levels) for tau, levels in chains.items()}
-    best = _best(STEADY, [Memory(tau, n, STEADY.seconds) for tau in TAUS for n in OUTCOMES], blank, newest)
-    best = _best(best, [replace(best, seconds=seconds) for seconds in SECONDS], blank, newest)
-    return replace(blank[best.tau], memory=best).after(_newest_of_each(outcomes))
+    best = _best(STEADY, [Memory(tau, n, STEADY.seconds) for tau in TAUS for n in OUTCOMES], chains, newest)
+    best = _best(best, [replace(best, seconds=seconds) for seconds in SECONDS], chains, newest)
+    return NowCast(best, unit, chains[best.tau]).after(_newest_of_each(outcomes))
 
 
 def cast_of(memory: Memory, unit: float, hosts: Mapping[str, Host]) -> NowCast:
@@ -135,24 +134,55 @@ def cast_of(memory: Memory, unit: float, hosts: Mapping[str, Host]) -> NowCast:
     return NowCast(memory, unit, levels_of(unit, memory.tau * unit), Layered(dict(hosts)))
 
 
-def _best(held: Memory, others: Sequence[Memory], blank: Mapping[float, NowCast], outcomes: Sequence[HostOutcome]) -> Memory:
+def _best(held: Memory, others: Sequence[Memory], chains: Mapping[float, Levels], outcomes: Sequence[HostOutcome]) -> Memory:
     """The likeliest memory, if it is likelier than the one held by GAIN."""
-    found, most = held, _likelihood(replace(blank[held.tau], memory=held), outcomes) + GAIN
+    if not outcomes:
+        return held
+    likely: dict[Memory, float] = {}
+    for tau, levels in chains.items():
+        alike = [memory for memory in dict.fromkeys([held, *others]) if memory.tau == tau]
+        likely |= zip(alike, _likelihoods(levels, alike, outcomes) if alike else (), strict=True)
+    found, most = held, likely[held] + GAIN
     for memory in others:
-        if memory != held and (likelihood := _likelihood(replace(blank[memory.tau], memory=memory), outcomes)) > most:
-            found, most = memory, likelihood
+        if likely[memory] > most:
+            found, most = memory, likely[memory]
     return found
 
 
-def _likelihood(blank: NowCast, outcomes: Sequence[HostOutcome]) -> float:
-    """Log marginal likelihood of outcomes, each predicted from those before it."""
-    hosts: dict[str, Host] = {}
-    total = 0.0
-    for outcome in outcomes:
-        known = blank._host(outcome.host, outcome.at_s, hosts)  # noqa: SLF001  one module, one class
-        hosts[outcome.host], said = blank._next(known, outcome)  # noqa: SLF001
-        total += said
-    return total
+def _likelihoods(levels: Levels, memories: Sequence[Memory], outcomes: Sequence[HostOutcome]) -> list[float]:
+    """Log marginal likelihood of completed outcomes under each memory, each predicted from those before it on its host.
+
+    Hosts know nothing of each other, so the k-th outcomes of all of them are taken in together, under all memories at once.
+    """
+    residual, scale, ended_s = (np.array([getattr(one, name) for one in outcomes]) for name in ("residual", "scale", "at_s"))
+    said = np.exp(_near(levels, residual[:, None], scale[:, None]))
+    per_s, per_outcome = (1.0 / np.array([getattr(one, name) for one in memories]) for name in ("seconds", "outcomes"))
+    rows = _of_each_host(outcomes)
+    density, at_s = np.ones((len(rows), len(memories), len(levels.level))), ended_s[[row[0] for row in rows]]
+    total = np.zeros(len(memories))
+    for k in range(len(rows[0])):
+        now = [row[k] for row in rows if len(row) > k]
+        live = slice(len(now))
+        later_s = ended_s[now] - at_s[live]
+        aged = np.maximum(later_s, 0.0)[:, None] * per_s
+        moved = levels.moved_each(density[live], aged + per_outcome, -np.expm1(-(aged + JUMP)))
+        early = np.maximum(-later_s, 0.0)[:, None] * per_s
+        likelihood = np.repeat(said[now][:, None], len(memories), axis=1)
+        late = np.flatnonzero(later_s < 0.0)
+        likelihood[late] = levels.moved_each(likelihood[late], early[late], -np.expm1(-early[late]))
+        joint = moved * likelihood
+        evidence = joint @ levels.prior
+        density[live], at_s[live] = joint / evidence[..., None], np.maximum(at_s[live], ended_s[now])
+        total += np.log(evidence).sum(axis=0)
+    return [float(one) for one in total]
+
+
+def _of_each_host(outcomes: Sequence[HostOutcome]) -> list[list[int]]:
+    """Places of each host's outcomes, in their order; the host with most of them first."""
+    places: dict[str, list[int]] = {}
+    for place, outcome in enumerate(outcomes):
+        places.setdefault(outcome.host, []).append(place)
+    return sorted(places.values(), key=len, reverse=True)
 
 
 def _newest_of_each(outcomes: Sequence[HostOutcome]) -> list[HostOutcome]:
@@ -166,8 +196,11 @@ def _newest_of_each(outcomes: Sequence[HostOutcome]) -> list[HostOutcome]:
     return kept[::-1]
 
 
-def _near(levels: Levels, residual: float, scale: float) -> Array:
-    """Log likelihood of every level given a residual: Huber's, no lower than -MOST_SAID; a cell's width is part of the scale."""
+def _near(levels: Levels, residual: float | Array, scale: float | Array) -> Array:
+    """Log likelihood of every level given a residual, or several (n, 1): Huber's, no lower than -MOST_SAID.
+
+    A cell's width is part of the scale.
+    """
     spread = np.sqrt(scale**2 + levels.width**2 / 12.0)
     away = np.abs(residual - levels.level) / spread
     loss = np.where(away < HUBER, 0.5 * away**2, HUBER * (away - 0.5 * HUBER))

@@ -65,3 +65,10 @@ def test_moments_are_those_of_a_normal_law() -> None:
 def test_a_rare_far_level_moves_the_variance_little() -> None:
     mixed = 0.96 * around(0.0, 0.05) + 0.04 * around(1.5, 0.05)
     assert CHAIN.moments(mixed)[1] < 1.3 * 0.05**2
+
+
+def test_several_are_moved_as_each_alone() -> None:
+    rng = np.random.default_rng(3)
+    told, time, jump = rng.random((4, len(CHAIN.level))), np.array([0.0, 0.1, 1.0, 5.0]), np.array([0.0, 0.02, 0.5, 1.0])
+    alone = [CHAIN.moved(one, float(t), float(j)) for one, t, j in zip(told, time, jump, strict=True)]
+    assert np.allclose(alone, CHAIN.moved_each(told, time, jump), atol=1e-10)

@@ -13,7 +13,7 @@ from numpy.testing import assert_array_equal
 from scipy.stats import norm
 
 from predictors.host_levels import levels_of
-from predictors.nowcast import STEADY, HostOutcome, Memory, NowCast, fit, shifted
+from predictors.nowcast import STEADY, HostOutcome, Memory, NowCast, _likelihoods, fit, shifted
 from telemetry.errors import BadField
 
 TWICE = math.log(2.0)
@@ -182,3 +182,19 @@ def test_numbers_that_would_spoil_a_host_are_refused(field: str, wrong: float) -
 def test_quantiles_move_by_the_mean_and_widen_about_the_median_by_the_variance() -> None:
     found = shifted(np.array([[1.0, 2.0, 4.0]]), 2.0, 0.5, 0.75, 0.5)  # sqrt(1 + 0.75 / 0.25) = 2
     assert_array_equal(np.array([[0.5, 2.5, 6.5]]), found)
+
+
+def test_memories_are_compared_by_what_each_outcome_was_worth_after_those_before_it() -> None:
+    rng = np.random.default_rng(5)
+    told = outcomes(rng, 90, 0.2, slow="south")
+    told[40] = replace(told[40], at_s=told[40].at_s - 25 * GAP_S)  # known late, about an earlier time
+    memories = [STEADY, replace(STEADY, outcomes=3.0, seconds=600.0)]
+    expected = []
+    for memory in memories:
+        cast, total = blank(0.2, memory), 0.0
+        for outcome in told:
+            known = cast._host(outcome.host, outcome.at_s, cast.hosts)
+            total += cast._next(known, outcome)[1]
+            cast = cast.after([outcome])
+        expected.append(total)
+    assert expected == pytest.approx(_likelihoods(blank(0.2).levels, memories, told), abs=1e-8)
