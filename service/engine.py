@@ -157,9 +157,10 @@ def judge(support: Support, elapsed_s: float | None, elapsed_source: str | None 
     status = Status.CALIBRATED if checked is not None and checked.enough else Status.THIN
     if reasons:
         status = Status.EXTRAPOLATED if support.matched else Status.SHADOW
-    if support.changed:
-        status = Status.SHADOW
-        reasons.append("after_drift")
+    for found, word in ((support.changed, "after_drift"), (support.unfamiliar, "support_drift")):
+        if found:
+            status = Status.SHADOW
+            reasons.append(word)
     if elapsed_source == "last_event":
         reasons.append("age_as_of_last_event")
     if checked is None:

@@ -194,17 +194,6 @@ class ReasonOut(BaseModel):
     answers: int
 
 
-class SupportReportOut(BaseModel):
-    """What the newest answers rested on, with or without an outcome."""
-
-    as_of_commit: int
-    strata: Annotated[list[SupportedOut], Field(description="Phase by state and host, least evidence first.")]
-    margins: list[SupportedOut]
-    pooled: list[SupportedOut]
-    reasons: list[ReasonOut]
-    queries: QueriesOut
-
-
 class ChangeOut(BaseModel):
     """Drift that was found, or what followed."""
 
@@ -218,6 +207,20 @@ class ChangeOut(BaseModel):
     evidence: Annotated[str, Field(description="The numbers behind it, as JSON.")]
     undone_ns: int | None
     undone_reason: str | None
+
+
+class SupportReportOut(BaseModel):
+    """What the newest answers rested on, with or without an outcome."""
+
+    as_of_commit: int
+    strata: Annotated[list[SupportedOut], Field(description="Phase by state and host, least evidence first.")]
+    margins: list[SupportedOut]
+    pooled: list[SupportedOut]
+    reasons: list[ReasonOut]
+    drift: Annotated[
+        list[ChangeOut], Field(description="Values never seen and shapes out of range that came more often, and what followed.")
+    ]
+    queries: QueriesOut
 
 
 class DriftOut(BaseModel):

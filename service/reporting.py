@@ -9,6 +9,8 @@ from typing import Any, Literal, TypeVar
 import numpy as np
 
 from calibrate.evidence.coverage import LEVELS, Cell, cells, shares, worst
+from calibrate.evidence.drift import Change as Drift
+from calibrate.evidence.reactions import Action
 from service import shadow
 from service.hosting import changes_out, profiles_of
 from service.report_schemas import (
@@ -36,6 +38,8 @@ from telemetry.store.reader import Reader
 
 MOST_SHADOWED = 20_000
 PLACE = ("while_running", "phase", *STRATA)
+OF_SUPPORT = frozenset({Drift.UNSEEN.value, Action.APART.value})
+"""Changes that tell of what is asked about, not of how long it takes."""
 P = TypeVar("P", bound=PlaceOut)
 
 
@@ -107,7 +111,8 @@ def support(scores: Scores) -> SupportReportOut:
         margins=margins,
         pooled=pooled,
         reasons=[ReasonOut(**row) for row in _rows(scores, "reasons")],
-        queries=QueriesOut(setup=[], figures={name: scores.query(name) for name in ("support", "reasons")}),
+        drift=[ChangeOut(**row) for row in _rows(scores, "drift") if row["action"] in OF_SUPPORT],
+        queries=QueriesOut(setup=[], figures={name: scores.query(name) for name in ("support", "reasons", "drift")}),
     )
 
 

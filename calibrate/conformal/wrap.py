@@ -139,6 +139,7 @@ class Calibrated:
             checked=checked(self.recalibration, asked.path, claimed),
             claimed=claimed,
             changed=Action.SHADOW in reactions,
+            unfamiliar=Action.APART in reactions and claimed < LEVEL,  # its own outcomes may have proven it meanwhile
             provenance=provenance(self.inner.histories, context, phase, rests_on_rates=self.inner.rests_on_rates(context, phase)),
             newest_ns=newest_ns(self.newest, context, phase, LEVELS.index(support.level)),
         )

@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from statistics import NormalDist
@@ -43,24 +44,30 @@ N_BINS = 2 * _CELLS
 
 
 class Change(StrEnum):
-    """What the scores of a node became; higher log residuals are a slow-down."""
+    """What the scores of a node became; higher log residuals are a slow-down. UNSEEN: more of what begins there is new."""
 
     HIGHER = "higher"
     LOWER = "lower"
     WIDER = "wider"
     NARROWER = "narrower"
+    UNSEEN = "unseen"
 
 
 class Bet(NamedTuple):
-    """A bet on normal scores that moved by `shift` or have a standard deviation of `spread`."""
+    """A bet on normal scores of which a `share` moved by `shift` or have a standard deviation of `spread`."""
 
     finds: Change
     shift: float = 0.0
     spread: float = 1.0
+    share: float = 1.0
 
     def log(self, x: float) -> float:
-        """Log b(x): the normal density of mean `shift` and this spread over the standard one; b has mean 1 under the latter."""
-        return 0.5 * (x * x - ((x - self.shift) / self.spread) ** 2) - math.log(self.spread)
+        """Log b(x): the normal density of mean `shift` and this spread, mixed with the standard one, over that alone.
+
+        b has mean 1 under the standard one.
+        """
+        moved = 0.5 * (x * x - ((x - self.shift) / self.spread) ** 2) - math.log(self.spread)
+        return moved if self.share == 1.0 else math.log(1.0 - self.share + self.share * math.exp(moved))
 
 
 BETS = (
@@ -72,7 +79,6 @@ BETS = (
     Bet(Change.NARROWER, spread=0.5),
 )
 _NORMAL = NormalDist()
-_STAKE = 1.0 / len(BETS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +109,7 @@ class Ranks:
         rank = (below + draw[0] * (at + 1)) / (self.n + 1)
         counts = self.counts.copy()
         counts[place] += 1
-        return Ranks(counts, self.n + 1), _NORMAL.inv_cdf(min(max(rank, 1e-12), 1.0 - 1e-12))
+        return Ranks(counts, self.n + 1), normal_score(rank)
 
     def _above(self, place: int, draw: float) -> int:
         """A bin drawn from the counts at and above one, that bin itself where there are none."""
@@ -111,16 +117,21 @@ class Ranks:
         return place + int(np.searchsorted(above, draw * above[-1], side="right")) if above[-1] else place
 
 
+def normal_score(rank: float) -> float:
+    """Phi^-1 of a rank in [0, 1], finite."""
+    return _NORMAL.inv_cdf(min(max(rank, 1e-12), 1.0 - 1e-12))
+
+
 class Winnings(NamedTuple):
-    """What each of BETS wins on one normal score: its logarithm, and itself."""
+    """What each bet wins on one normal score: its logarithm, and itself."""
 
     logs: list[float]
     bets: list[float]
 
 
-def winnings(x: float) -> Winnings:
-    """Log b(x) and b(x) of each of BETS."""
-    logs = [bet.log(x) for bet in BETS]
+def winnings(x: float, bets: Sequence[Bet] = BETS) -> Winnings:
+    """Log b(x) and b(x) of each bet."""
+    logs = [bet.log(x) for bet in bets]
     return Winnings(logs, [math.exp(log_bet) for log_bet in logs])
 
 
@@ -128,8 +139,8 @@ def winnings(x: float) -> Winnings:
 class Watch:
     """One node since its last restart: how many normal scores it was shown, and the bets.
 
-    For each of BETS: what it `holds`, its cumulated sum (`rise`), and where that last left zero: start in ns (`since_ns`), and
-    outcomes before it.
+    For each bet, BETS unless said otherwise: what it `holds`, its cumulated sum (`rise`), and where that last left zero: start
+    in ns (`since_ns`), and outcomes before it.
     """
 
     n: int = 0
@@ -138,14 +149,24 @@ class Watch:
     since_ns: tuple[int, ...] = (0,) * len(BETS)
     before: tuple[int, ...] = (0,) * len(BETS)
 
+    @classmethod
+    def on(cls, bets: int) -> Watch:
+        """A node as it starts, with so many bets of its own."""
+        return cls(0, (0.0,) * bets, (0.0,) * bets, (0,) * bets, (0,) * bets)
+
     def after(self, won: Winnings, start_ns: int) -> Watch:
         """With one more outcome in order of start: what each bet won on it (`winnings`)."""
-        holds = tuple([(held + _STAKE) * bet for held, bet in zip(self.holds, won.bets, strict=True)])
-        risen = [rise + log_bet for rise, log_bet in zip(self.rise, won.logs, strict=True)]
-        went_on = [rise > 0.0 < now for rise, now in zip(self.rise, risen, strict=True)]
-        since = tuple([was if on else start_ns for was, on in zip(self.since_ns, went_on, strict=True)])
-        before = tuple([was if on else self.n + (now <= 0.0) for was, now, on in zip(self.before, risen, went_on, strict=True)])
-        return Watch(self.n + 1, holds, tuple([max(0.0, now) for now in risen]), since, before)
+        stake, n = 1.0 / len(self.holds), self.n
+        holds, rises, since, before = [], [], [], []
+        bets = zip(self.holds, self.rise, self.since_ns, self.before, won.logs, won.bets, strict=True)
+        for held, rise, began_ns, passed, log_bet, bet in bets:
+            risen = rise + log_bet
+            holds.append((held + stake) * bet)
+            rises.append(max(0.0, risen))
+            goes_on = rise > 0.0 < risen
+            since.append(began_ns if goes_on else start_ns)
+            before.append(passed if goes_on else n + (risen <= 0.0))
+        return Watch(n + 1, tuple(holds), tuple(rises), tuple(since), tuple(before))
 
     @property
     def evidence(self) -> float:
@@ -156,10 +177,10 @@ class Watch:
         """Whether the evidence reaches a threshold; an alarm's node goes on as `Watch()`, and ranks start anew."""
         return self.told(threshold) if self.evidence >= threshold else None
 
-    def told(self, threshold: float) -> Alarm:
+    def told(self, threshold: float, bets: Sequence[Bet] = BETS) -> Alarm:
         """The change that the bet that holds most tells of."""
-        best = max(range(len(BETS)), key=lambda place: self.holds[place])
-        return Alarm(BETS[best].finds, self.since_ns[best], self.n - self.before[best], self.evidence, threshold)
+        best = max(range(len(self.holds)), key=lambda place: self.holds[place])
+        return Alarm(bets[best].finds, self.since_ns[best], self.n - self.before[best], self.evidence, threshold)
 
 
 def threshold(budget: float = BUDGET, span: float = SPAN, nodes_per_outcome: int = 1) -> float:

@@ -17,19 +17,20 @@ from predictors.scores import binomial_interval
 
 
 class Action(StrEnum):
-    """What is done: spread answers, discount the past, answer from the parent, keep answers out of decisions."""
+    """What is done: spread answers, discount the past, answer from the parent, keep answers out of decisions, or those apart."""
 
     WIDEN = "widen"
     SHORTEN = "shorten_memory"
     PARENT = "use_parent"
     SHADOW = "shadow_only"
+    APART = "shadow_unseen"
 
 
 LEVEL = 0.9
 """The advertised level by whose misses a reaction is undone."""
-AMOUNT = {Action.WIDEN: 1.5, Action.SHORTEN: 0.5, Action.PARENT: 1.0, Action.SHADOW: 1.0}
+AMOUNT = {Action.WIDEN: 1.5, Action.SHORTEN: 0.5, Action.PARENT: 1.0, Action.SHADOW: 1.0, Action.APART: 1.0}
 """WIDEN: factor on the log distance from the median. SHORTEN: weight of what was known before. Others: 1 is all."""
-NEEDED = {Action.WIDEN: 60, Action.SHORTEN: 400, Action.PARENT: 60, Action.SHADOW: 100}
+NEEDED = {Action.WIDEN: 60, Action.SHORTEN: 400, Action.PARENT: 60, Action.SHADOW: 100, Action.APART: 100}
 """Outcomes of answers given since, before a reaction may end. The past counts as discounted until the present outweighs it."""
 QUIET = 0.1
 """Share of an alarm's threshold below which the evidence since the last alarm counts as quiet."""
@@ -111,17 +112,26 @@ class Note:
 def follow(node: str, alarm: Alarm, began: int, *, again: bool = False) -> tuple[Reaction, ...]:
     """Reactions to an alarm: the past is discounted, and answers are not for decisions until later ones have come true.
 
-    Durations that only became less spread out keep every promise. Where they change `again` while reactions stand, to change is
+    Durations that only became less spread out keep every promise. What is new says nothing against what is known of the rest: it
+    alone stays out of decisions. Where durations change `again` while reactions stand, to change is
     their nature: the past is kept, and the wider parent, which has seen such changes, says how true answers are.
     """
-    if again:
-        actions: tuple[Action, ...] = (Action.PARENT, Action.SHADOW)
+    actions: tuple[Action, ...]
+    if alarm.change is Change.UNSEEN:
+        actions = (Action.APART,)
+    elif again:
+        actions = (Action.PARENT, Action.SHADOW)
     else:
         actions = (Action.SHORTEN,) if alarm.change is Change.NARROWER else (Action.SHORTEN, Action.SHADOW)
     return tuple(Reaction(node, action, AMOUNT[action], alarm.since_ns, began, _reason(alarm)) for action in actions)
 
 
 def _reason(alarm: Alarm) -> str:
+    if alarm.change is Change.UNSEEN:
+        return (
+            f"values or shapes never seen came more often over the last {alarm.outcomes} that began "
+            f"(evidence {alarm.evidence:.3g}, threshold {alarm.threshold:.3g})"
+        )
     return (
         f"log times became {alarm.change.value} over the last {alarm.outcomes} outcomes "
         f"(evidence {alarm.evidence:.3g}, threshold {alarm.threshold:.3g})"
@@ -133,7 +143,7 @@ def widening(shadow: Reaction, began: int) -> Reaction | None:
 
     Experts follow most changes faster than they are found, so that to widen at once would be to answer too wide for long.
     """
-    if shadow.action is not Action.SHADOW or shadow.outcomes < FEW or shadow.misses <= SUSPECT * shadow.outcomes:
+    if shadow.action not in {Action.SHADOW, Action.APART} or shadow.outcomes < FEW or shadow.misses <= SUSPECT * shadow.outcomes:
         return None
     share = binomial_interval(shadow.misses, shadow.outcomes)
     if share.low <= 1.0 - LEVEL:

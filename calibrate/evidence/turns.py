@@ -6,13 +6,20 @@ those that started before it. Where nothing was told of an attempt before it end
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from predictors.contexts import Context
+import numpy as np
+
+from predictors.contexts import Context, judged_path
+from predictors.model import Change
+from telemetry.words import Ended
 
 PATIENCE = 64
 """Later starts that may end before an attempt still running is counted at the length it has."""
+SHORTEST_S = 1e-9
+WAITS = frozenset({"eligibility_wait", "queue", "owner_wait", "completion"})
+"""Phases that are not watched: how long one waits changes with the load of the moment, from which nothing is exchangeable."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +42,10 @@ class Waiting:
     missed: bool | None = None
 
 
+Queues = Mapping[str, Mapping[str, Waiting]]
+"""Rows that wait, by family, then by row."""
+
+
 def in_start_order(waiting: Iterable[Waiting], patience: int = PATIENCE) -> tuple[list[Waiting], list[Waiting]]:
     """(those whose turn has come, those that wait), both in order of start.
 
@@ -48,3 +59,49 @@ def in_start_order(waiting: Iterable[Waiting], patience: int = PATIENCE) -> tupl
         if not one.over and later < patience:
             return queue[:place], queue[place:]
     return queue, []
+
+
+def told(
+    queues: Queues, passed: frozenset[str], changes: Sequence[Change], commit: int, missed: Mapping[str, bool]
+) -> tuple[dict[str, dict[str, Waiting]], frozenset[str], Collection[Waiting]]:
+    """Queues of the families that changes concern, with them; rows that were counted while running and run still; new ones."""
+    corrected = {one.key for one in changes if one.sign < 0 and one.ended != Ended.RUNNING}
+    found: dict[str, dict[str, Waiting]] = {}
+    begun: dict[str, Waiting] = {}
+    over: set[str] = set()
+    for change in changes:
+        if not _tells(change) or change.key in corrected:
+            continue
+        if change.key in passed:
+            if change.sign > 0 and change.ended != Ended.RUNNING:
+                over.add(change.key)
+            continue
+        family = family_of(change.context, change.phase)
+        queue = found.get(family)
+        if queue is None:
+            queue = found[family] = dict(queues.get(family, {}))
+        if change.sign < 0:
+            queue.pop(change.key, None)
+        else:
+            before = queues.get(family, {}).get(change.key)
+            queue[change.key] = _waiting(change, before.met if before else commit, missed.get(change.key))
+            if before is None:
+                begun[change.key] = queue[change.key]
+    return found, passed - over if over else passed, begun.values()
+
+
+def _tells(change: Change) -> bool:
+    """Whether a row has a place in order of start, and was watched from its start on."""
+    return bool(change.key) and change.started_ns is not None and change.entry_s <= 0.0 and change.phase not in WAITS
+
+
+def _waiting(change: Change, met: int, missed: bool | None) -> Waiting:
+    over, completed = change.ended != Ended.RUNNING, change.ended == Ended.COMPLETED
+    log_time = float(np.log(max(change.duration_s, SHORTEST_S)))
+    assert change.started_ns is not None
+    return Waiting(change.started_ns, change.key, change.phase, change.context, log_time, completed, over, met, missed)
+
+
+def family_of(context: Context, phase: str) -> str:
+    """The family of work in whose queue a row waits, named as recalibration names it."""
+    return judged_path(context, phase, 1)[2]

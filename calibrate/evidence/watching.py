@@ -5,11 +5,13 @@ changed, whatever work comes in which order, and no scorer has to be frozen, sin
 be ranked is shown to three watches: those of its family of work, of the family on its host, and of its model there. The first of
 them that alarms says that something changed, the one whose sum has risen most says where; that one starts anew, and so does all
 that shares outcomes with it: one change is told once.
+
+Every row is also shown to two watches of what is new about it (`unseen`) as soon as it is met, and all share one budget.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import NamedTuple
@@ -19,22 +21,21 @@ from numpy.typing import NDArray
 
 from calibrate.evidence.drift import N_BINS, Alarm, Ranks, Watch, draw, threshold, winnings
 from calibrate.evidence.reactions import Action, Note, Reaction, follow, undone, widening
-from calibrate.evidence.turns import Waiting, in_start_order
+from calibrate.evidence.turns import Queues, Waiting, in_start_order, told
+from calibrate.evidence.unseen import RISING, Met, Place, places_of, unwatched
 from predictors.contexts import Context, judged_path
 from predictors.layered import Layered
 from predictors.model import Change
-from telemetry.words import Ended
 
-SEED = 11
+SEED, NEW_SEED = 11, 12
 LEVELS = ("family", "host", "model")
 """What a watch is of, widest first; a family on a host, and a model on a host."""
-THRESHOLD = threshold(nodes_per_outcome=len(LEVELS))
+PLACES = ("phase", "work")
+"""Where it is watched what is new: kinds of work in a phase, and all else in a kind of work."""
+THRESHOLD = threshold(nodes_per_outcome=len(LEVELS) + len(PLACES))
 LEAST_RANKED = 5
 """Outcomes of a configuration that are only counted: a rank among fewer tells next to nothing, and every bet costs."""
-SHORTEST_S = 1e-9
 MOST_NOTES = 500
-WAITS = frozenset({"eligibility_wait", "queue", "owner_wait", "completion"})
-"""Phases that are not watched: how long one waits changes with the load of the moment, from which nothing is exchangeable."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,27 +61,30 @@ class Found(NamedTuple):
 
 
 _NONE: Mapping[str, bool] = MappingProxyType({})
-_NO_QUEUES: Mapping[str, Mapping[str, Waiting]] = MappingProxyType({})
+_NO_QUEUES: Queues = MappingProxyType({})
 
 
 @dataclass(frozen=True)
 class Watching:
     """What is watched. `queues` are by family, then by row; `passed` are rows that were counted while they still ran.
 
-    `standing` are reactions in force and `notes` the newest things found and done. `found` is what the last step found.
+    `met` tells by node what was new about rows, `firsts` which of its rows had each value first, counted from 1. `standing` are
+    reactions in force and `notes` the newest things found and done. `found` is what the last step found.
     """
 
     lines: Layered[str, Line] = field(default_factory=Layered)
     watches: Layered[str, Watch] = field(default_factory=Layered)
-    queues: Mapping[str, Mapping[str, Waiting]] = field(default_factory=lambda: _NO_QUEUES)
+    queues: Queues = field(default_factory=lambda: _NO_QUEUES)
     passed: frozenset[str] = frozenset()
+    met: Layered[str, Met] = field(default_factory=Layered)
+    firsts: Layered[str, int] = field(default_factory=Layered)
     standing: tuple[Reaction, ...] = ()
     notes: tuple[Note, ...] = ()
     found: tuple[Found, ...] = field(default=(), compare=False)
 
     def after(self, changes: Sequence[Change], commit: int, missed: Mapping[str, bool] = _NONE) -> Watching:
         """With what became known at `commit`; `missed` tells of rows that ended whether they passed the 0.9 quantile."""
-        queued, passed = _queued(self, changes, commit, missed)
+        queued, passed, begun = told(self.queues, self.passed, changes, commit, missed)
         turn: list[Waiting] = []
         queues = dict(self.queues)
         for family, queue in queued.items():
@@ -92,6 +96,8 @@ class Watching:
         if not turn and not queued and passed == self.passed:
             return self if not self.found else replace(self, found=())
         step = _Step(self, commit)
+        for one in sorted(begun, key=lambda one: (one.start_ns, one.key)):
+            step.meet(one)
         step.take(turn)
         passed |= {one.key for one in turn if not one.over}
         return step.done(queues, passed)
@@ -100,8 +106,11 @@ class Watching:
         """Reactions in force for a context, the narrowest node's where several are of one kind."""
         if not self.standing:
             return {}
-        nodes = nodes_of(context, phase)
+        nodes = (*outside(context, phase, self.met.get, self._firsts_of), *nodes_of(context, phase))
         return {one.action: one for node in nodes for one in self.standing if one.node == node}
+
+    def _firsts_of(self, place: Place) -> list[int]:
+        return [self.firsts.get(key) or 0 for key in place.keys]
 
 
 def nodes_of(context: Context, phase: str) -> tuple[str, ...]:
@@ -114,42 +123,14 @@ def line_of(context: Context, phase: str) -> str:
     return judged_path(context, phase, 1)[5]
 
 
-def _queued(
-    known: Watching, changes: Sequence[Change], commit: int, missed: Mapping[str, bool]
-) -> tuple[dict[str, dict[str, Waiting]], frozenset[str]]:
-    """Queues of the families that changes concern, with them; and rows that were counted while running and run still."""
-    corrected = {one.key for one in changes if one.sign < 0 and one.ended != Ended.RUNNING}
-    queues: dict[str, dict[str, Waiting]] = {}
-    over: set[str] = set()
-    for change in changes:
-        if not _tells(change) or change.key in corrected:
-            continue
-        if change.key in known.passed:
-            if change.sign > 0 and change.ended != Ended.RUNNING:
-                over.add(change.key)
-            continue
-        family = nodes_of(change.context, change.phase)[0]
-        queue = queues.get(family)
-        if queue is None:
-            queue = queues[family] = dict(known.queues.get(family, {}))
-        if change.sign < 0:
-            queue.pop(change.key, None)
-        else:
-            before = known.queues.get(family, {}).get(change.key)
-            queue[change.key] = _waiting(change, before.met if before else commit, missed.get(change.key))
-    return queues, known.passed - over if over else known.passed
-
-
-def _tells(change: Change) -> bool:
-    """Whether a row has a place in order of start, and was watched from its start on."""
-    return bool(change.key) and change.started_ns is not None and change.entry_s <= 0.0 and change.phase not in WAITS
-
-
-def _waiting(change: Change, met: int, missed: bool | None) -> Waiting:
-    over, completed = change.ended != Ended.RUNNING, change.ended == Ended.COMPLETED
-    log_time = float(np.log(max(change.duration_s, SHORTEST_S)))
-    assert change.started_ns is not None
-    return Waiting(change.started_ns, change.key, change.phase, change.context, log_time, completed, over, met, missed)
+def outside(
+    context: Context, phase: str, met: Callable[[str], Met | None], firsts: Callable[[Place], list[int]]
+) -> Iterator[str]:
+    """The places at which a context lies outside the record from before an alarm."""
+    for place in places_of(context, phase):
+        node = met(place.node)
+        if node is not None and node.before is not None and node.before.new(place, firsts(place)):
+            yield place.node
 
 
 class _Step:
@@ -160,7 +141,49 @@ class _Step:
         self._lines: dict[str, Line] = {}
         self._watches: dict[str, Watch] = {}
         self._found: list[Found] = []
+        self._met: dict[str, Met] = {}
+        self._firsts: dict[str, int] = {}
         self._standing, self._notes = list(known.standing), known.notes
+
+    def meet(self, one: Waiting) -> None:
+        """A row that begins, shown to the watches of what is new about rows, in order of start within a commit."""
+        drawn = draw(NEW_SEED, one.key)
+        for level, place, mine in zip(PLACES, places_of(one.context, one.phase), drawn, strict=True):
+            node, watch = self._at(place.node) or Met.none_at(place), self._watch(place.node) or unwatched()
+            firsts = self._firsts_of(place)
+            after, x = node.after(place, firsts, mine)
+            if not all(firsts):
+                self._firsts |= {key: after.seen.n for key, first in zip(place.keys, firsts, strict=True) if not first}
+            if x is not None:
+                watch = watch.after(winnings(x, RISING), one.start_ns)
+            if watch.evidence >= THRESHOLD:
+                self._alarmed_new(one, level, place, after, watch)
+                continue
+            if after.due(watch):
+                after, watch = after.refrozen(), unwatched()
+            self._met[place.node] = after
+            self._watches[place.node] = watch
+
+    def _alarmed_new(self, one: Waiting, level: str, place: Place, node: Met, watch: Watch) -> None:
+        """What is new is told; until enough answers about what lies outside the record have come true, none is for decisions."""
+        alarm = watch.told(THRESHOLD, RISING)
+        fields = {name: n for name, n in zip(place.fields, node.news, strict=True) if n}
+        values = {"phase": one.phase, "level": level, "new": fields} | (_told(one.context, 0) if level == "work" else {})
+        self._note(Note.drift(place.node, alarm, self._commit, values))
+        stands = any(reaction.node == place.node for reaction in self._standing)
+        self._met[place.node] = node.refrozen(None if stands else node.record)
+        self._watches[place.node] = unwatched()
+        for reaction in follow(place.node, alarm, self._commit):
+            self._begin(reaction)
+
+    def _at(self, node: str) -> Met | None:
+        return self._met.get(node) or self._known.met.get(node)
+
+    def _firsts_of(self, place: Place) -> list[int]:
+        return [self._firsts.get(key) or self._known.firsts.get(key) or 0 for key in place.keys]
+
+    def _watch(self, node: str) -> Watch | None:
+        return self._watches.get(node) or self._known.watches.get(node)
 
     def take(self, turn: Sequence[Waiting]) -> None:
         """Outcomes whose turn has come, in order of start within each family."""
@@ -187,8 +210,7 @@ class _Step:
         won = winnings(x)
         nodes = nodes_of(one.context, one.phase)
         for node in nodes:
-            watch = self._watches.get(node) or self._known.watches.get(node) or Watch()
-            self._watches[node] = watch.after(won, one.start_ns)
+            self._watches[node] = (self._watch(node) or Watch()).after(won, one.start_ns)
         watches = [self._watches[node] for node in nodes]
         if any(watch.evidence >= THRESHOLD for watch in watches):
             # A change of one host alone tells on its family as well, but less since it began: the sums say whose it is.
@@ -208,8 +230,8 @@ class _Step:
         for name in (*nodes[:depth], *within):
             self._watches[name] = Watch()
         new = () if depth else (judged_path(one.context, one.phase, 0)[2],)
-        told = {"phase": one.phase, "level": LEVELS[depth]} | _told(one.context, depth)
-        self._note(Note.drift(node, alarm, self._commit, told))
+        values = {"phase": one.phase, "level": LEVELS[depth]} | _told(one.context, depth)
+        self._note(Note.drift(node, alarm, self._commit, values))
         again = any(reaction.node in (*nodes[:depth], *within) for reaction in self._standing)
         reactions = follow(node, alarm, self._commit, again=again)
         forgets = any(reaction.action is Action.SHORTEN for reaction in reactions)
@@ -224,14 +246,14 @@ class _Step:
 
     def _answered(self, one: Waiting, *, missed: bool) -> None:
         """An outcome of an answer given since reactions began counts for them; they may end, and answers may be widened."""
-        nodes = nodes_of(one.context, one.phase)
+        nodes = (*nodes_of(one.context, one.phase), *outside(one.context, one.phase, self._at, self._firsts_of))
         for place, reaction in enumerate(self._standing):
             if reaction.node in nodes and one.met > reaction.began:
                 self._standing[place] = reaction.after(missed=missed)
         mine = [reaction for reaction in self._standing if reaction.node in nodes]
         widened = {reaction.node for reaction in mine if reaction.action is Action.WIDEN}
         for reaction in mine:
-            watch = self._watches.get(reaction.node) or self._known.watches.get(reaction.node) or Watch()
+            watch = self._watch(reaction.node) or Watch()
             why, wider = undone(reaction, watch, THRESHOLD), widening(reaction, self._commit)
             if why is not None:
                 self._end([reaction], why)
@@ -247,11 +269,13 @@ class _Step:
     def _note(self, note: Note) -> None:
         self._notes = _newest((*self._notes, note))
 
-    def done(self, queues: Mapping[str, Mapping[str, Waiting]], passed: frozenset[str]) -> Watching:
+    def done(self, queues: Queues, passed: frozenset[str]) -> Watching:
         """The value that knows what was shown."""
         lines = self._known.lines.having(self._lines) if self._lines else self._known.lines
         watches = self._known.watches.having(self._watches) if self._watches else self._known.watches
-        return Watching(lines, watches, queues, passed, tuple(self._standing), self._notes, tuple(self._found))
+        met = self._known.met.having(self._met) if self._met else self._known.met
+        firsts = self._known.firsts.having(self._firsts) if self._firsts else self._known.firsts
+        return Watching(lines, watches, queues, passed, met, firsts, tuple(self._standing), self._notes, tuple(self._found))
 
 
 def _told(context: Context, depth: int) -> dict[str, str | None]:

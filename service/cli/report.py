@@ -80,4 +80,7 @@ def _tell(found: ReportOut) -> None:
     if told.strata:
         page_console().print(shown)
         typer.echo(f"! outside its exact 95 % interval. Farthest off: {told.worst}")
+    for change in found.drift.changes:
+        if change.kind == "reaction" and change.undone_ns is None:
+            typer.echo(f"stands: {change.action.replace('_', ' ')} at {change.subject}: {change.reason}")
     typer.echo("`--out FILE.html` draws all of it; `--json` tells every figure with its query.")

@@ -1,9 +1,10 @@
-"""A host that slows down while it is served: found, on record, kept out of decisions, and given again by a replay."""
+"""A host that slows down, or work never seen, while it is served: on record, kept out of decisions, given again by a replay."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -27,11 +28,12 @@ HERE = Context(host="north", family="sort", model="quick")
 START_NS, S = 1_800_000_000_000_000_000, 1_000_000_000
 
 
-def work(first: int, durations_s: Sequence[float]) -> Batch:
-    """Attempts of one kind, one after the other."""
+def work(first: int, durations_s: Sequence[float], model: str | None = None) -> Batch:
+    """Attempts of one kind, one after the other; each of a model of its own where one is named."""
     rows: list[Attempt | Event] = []
     for row, duration_s in enumerate(durations_s, first):
-        rows.append(Attempt(attempt_id=f"a{row:04}", **HERE.known()))
+        context = HERE if model is None else replace(HERE, model=f"{model}{row}")
+        rows.append(Attempt(attempt_id=f"a{row:04}", **context.known()))
         begun_ns = row * 100 * S
         marks = ((EventKind.COMPUTE_START, begun_ns), (EventKind.COMPUTE_FINISH, begun_ns + round(duration_s * S)))
         for kind, at_ns in marks:
@@ -53,9 +55,9 @@ def lasting(n: int, factor: float = 1.0) -> list[float]:
     return (factor * np.exp(0.3 * np.random.default_rng(int(10 * factor)).normal(size=n))).tolist()
 
 
-def asked(living: Living, name: str) -> dict[str, object]:
+def asked(living: Living, name: str, context: Context = HERE) -> dict[str, object]:
     """An answer, and its row for the ledger."""
-    [answered] = ask(living.lineup.serving, [Question("service", HERE)], Asking((0.5, 0.9), "r", (name,), START_NS))
+    [answered] = ask(living.lineup.serving, [Question("service", context)], Asking((0.5, 0.9), "r", (name,), START_NS))
     assert answered.row is not None
     living.lineup.ledger.append(answered.row)
     told: dict[str, object] = json.loads(answered.body)
@@ -105,6 +107,39 @@ def test_a_slow_down_is_on_record_and_answers_leave_decisions_until_later_ones_h
     revived.settle()
     assert found == noted(revived)
     assert "after_drift" in asked(revived, "revived")["reasons"]  # type: ignore[operator]
+
+
+def test_work_never_seen_is_on_record_and_stays_out_of_decisions_while_what_is_familiar_does_not(
+    revive: Callable[[], Living], tmp_path: Path
+) -> None:
+    living = revive()
+    living.store.write(work(0, lasting(150)))
+    living.settle()
+    for first in range(150, 190, 10):
+        living.store.write(work(first, lasting(10), "v"))
+        living.upkeep.tick()
+    living.settle()
+    found = noted(living)
+    assert {("drift", "unseen"), ("reaction", "shadow_unseen")} == set(found)
+    assert {"model"} == set(json.loads(found["drift", "unseen"].evidence)["new"])
+    new, familiar = asked(living, "new", replace(HERE, model="v150")), asked(living, "familiar")
+    assert ("shadow", ["support_drift"]) == (new["status"], new["reasons"])
+    assert ("calibrated", []) == (familiar["status"], familiar["reasons"])
+    living.settle()
+    with living.store.reader() as reader:
+        told = reporting.report(reader, living.store.last_commit, 100)
+    assert set(found) == {(one.kind, one.action) for one in told.support.drift}
+    assert told.support.drift == told.drift.changes
+
+    living.store.snapshot(tmp_path / "copy.duckdb")
+    with open_reader(tmp_path / "copy.duckdb") as reader:
+        again = replay(reader, 2**62)
+    assert (2, True) == (again.answers, again.identical)
+
+    revived = revive()
+    revived.settle()
+    assert found == noted(revived)
+    assert ["support_drift"] == asked(revived, "revived", replace(HERE, model="v150"))["reasons"]
 
 
 def test_reactions_of_a_model_that_is_gone_are_undone_and_told_so(living: Living) -> None:
