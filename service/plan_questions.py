@@ -100,11 +100,15 @@ def _given(item: Any) -> dict[str, Any]:
 
 
 def _stage_given(stage: PlannedStage) -> dict[str, Any]:
-    """Fields of a stage that were given; its context is JSON already."""
+    """Fields of a stage that may have been given; its context is JSON already."""
     if stage.context is None:
         return {"name": stage.name, "kind": stage.kind, "after": stage.after, "planned_s": stage.planned_s}
-    given = {name: value for name, value in zip(stage._fields, stage, strict=True) if value is not None and value != ""}
-    given["context"] = _context_json(stage.context)
+    given = {"name": stage.name, "kind": stage.kind, "after": stage.after, "context": _context_json(stage.context)}
+    given |= {"phase": stage.phase, "attempt": stage.attempt}
+    if stage.elapsed_s is not None:
+        given["elapsed_s"] = stage.elapsed_s
+    if stage.took_s is not None:
+        given["took_s"] = stage.took_s
     return given
 
 

@@ -41,8 +41,8 @@ class StageIn(Wire):
 
     @model_validator(mode="after")
     def _one_source(self) -> StageIn:
-        given = [n for n in ("planned_s", "context", "running_attempt_id") if getattr(self, n) is not None]
-        if len(given) != 1:
+        if (self.planned_s is None) + (self.context is None) + (self.running_attempt_id is None) != 2:
+            given = [n for n in ("planned_s", "context", "running_attempt_id") if getattr(self, n) is not None]
             raise ValueError(
                 f"stage {self.name}: give exactly one of planned_s, context and running_attempt_id, not {given or 'none'}"
             )
