@@ -103,7 +103,12 @@ def _stage_given(stage: PlannedStage) -> dict[str, Any]:
     """Fields of a stage that may have been given; its context is JSON already."""
     if stage.context is None:
         return {"name": stage.name, "kind": stage.kind, "after": stage.after, "planned_s": stage.planned_s}
-    given = {"name": stage.name, "kind": stage.kind, "after": stage.after, "context": _context_json(stage.context)}
+    given: dict[str, Any] = {
+        "name": stage.name,
+        "kind": stage.kind,
+        "after": stage.after,
+        "context": _context_json(stage.context),
+    }
     given |= {"phase": stage.phase, "attempt": stage.attempt}
     if stage.elapsed_s is not None:
         given["elapsed_s"] = stage.elapsed_s
