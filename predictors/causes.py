@@ -93,6 +93,16 @@ class Incidence:
         whole = self._by_horizon(horizon_s)[COMPLETED]
         return np.minimum(self._reached((COMPLETED,), p * whole), horizon_s)
 
+    def quantile_given_failure(self, p: Array, elapsed_s: float = 0.0) -> Array:
+        """Further time in s by which a share p of those that fail yet has failed, shape (n,), once they have lasted elapsed_s.
+
+        Past the longest duration known it goes on as the last segment says.
+        """
+        at_start, before = self._starts
+        ever = before[FAILED, -1] + self.share[FAILED, -1] * at_start[-1]
+        failed = self.by(np.array([elapsed_s]))[FAILED, 0]
+        return np.maximum(self._reached((FAILED,), failed + p * max(ever - failed, 0.0)) - elapsed_s, 0.0)
+
     def ever(self) -> tuple[float, float]:
         """Bounds of the chance of ever completing: [F_1(tau), F_1(tau) + S(tau)] at the end of the support.
 

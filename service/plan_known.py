@@ -5,17 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 
-from predictors.contexts import Context
 from predictors.distribution import Array, Support
-from predictors.joint.quantile_table import Timings, timings_of
+from predictors.joint.quantile_table import Timings, table_of, timings_of
 from predictors.joint.scenarios import stacked
 from predictors.plans.graph import Plan, Stage, StageKind
 from service.engine import Serving, judge
 from service.plan_questions import PlannedStage
-from service.plan_tables import Tabulated
+from service.plan_retries import tried_again
+from service.plan_tables import Kind, Tabulated
 from telemetry.errors import BadField, NoEvidence
 from telemetry.words import Status
 
@@ -23,8 +24,13 @@ PRECEDENCE = (Status.SHADOW, Status.EXTRAPOLATED, Status.THIN, Status.CALIBRATED
 WAITS = -1
 """In the place of a law's row where a stage is a planned wait."""
 
-Law = tuple[Context, str, float | None, float | None]
-"""What decides a stage's timing: context, phase, age and length; not its name, its place in the plan, or whose it is."""
+
+class Law(NamedTuple):
+    """What decides a stage's timing: its kind, its age if it runs, its length if it is over; not its place in the plan."""
+
+    kind: Kind
+    elapsed_s: float | None
+    took_s: float | None
 
 
 @dataclass(frozen=True)
@@ -51,10 +57,11 @@ class Known:
                     stage.after,
                     None,
                     row,
-                    self.laws[row][0].host or "",
+                    self.laws[row].kind.context.host or "",
                     stage.attempt,
                     share.get(stage.phase, 0.0),
                     rho[row] if stage.kind is StageKind.SERVICE else 0.0,
+                    stage.channel,
                 )
                 for stage, row in zip(stages, rows, strict=True)
             ),
@@ -64,7 +71,7 @@ class Known:
     @cached_property
     def _judged(self) -> list[tuple[int, list[str]]]:
         """Place of each law's status in PRECEDENCE, and its reasons."""
-        found = [judge(support, law[2]) for support, law in zip(self.supports, self.laws, strict=True)]
+        found = [judge(support, law.elapsed_s) for support, law in zip(self.supports, self.laws, strict=True)]
         return [(PRECEDENCE.index(status), reasons) for status, reasons in found]
 
     def status(self, rows: Sequence[int]) -> tuple[Status, list[str]]:
@@ -76,7 +83,7 @@ class Known:
     def _behind(self) -> list[float]:
         """Outcomes (effective count) behind each open law; of those behind one that runs, as many as got so far."""
         n_eff = np.array([support.n_eff for support in self.supports])
-        over = np.array([law[3] is not None for law in self.laws])
+        over = np.array([law.took_s is not None for law in self.laws])
         return list(np.where(over, np.inf, n_eff * (1.0 - self.timings.passed)).tolist())
 
     def behind(self, rows: Sequence[int]) -> float:
@@ -88,7 +95,7 @@ class Known:
 
         n outcomes of a phase, in whatever context, can speak for levels up to n / (n + 1).
         """
-        open_phases = {self.laws[row][1] for row in rows if row != WAITS and self.laws[row][3] is None}
+        open_phases = {self.laws[row].kind.phase for row in rows if row != WAITS and self.laws[row].took_s is None}
         n = min((self.serving.model.outcomes(phase) for phase in open_phases), default=0)
         claimed = n / (n + 1.0) if open_phases else 1.0
         if status is Status.SHADOW:
@@ -101,7 +108,9 @@ def known(serving: Serving | None, asked: Sequence[Sequence[PlannedStage]]) -> K
     place: dict[Law, int] = {}
     rows = tuple(
         tuple(
-            WAITS if s.context is None else place.setdefault((s.context, s.phase, s.elapsed_s, s.took_s), len(place))
+            WAITS
+            if s.context is None
+            else place.setdefault(Law(Kind(s.context, s.phase, s.retries, s.retry_wait_s), s.elapsed_s, s.took_s), len(place))
             for s in stages
         )
         for stages in asked
@@ -109,18 +118,18 @@ def known(serving: Serving | None, asked: Sequence[Sequence[PlannedStage]]) -> K
     if not place:
         raise BadField("stages", "only waits", "give at least one stage with a context")
     laws = tuple(place)
-    missing = sorted(phase for phase in {law[1] for law in laws} if serving is None or not serving.model.knows(phase))
+    missing = sorted(phase for phase in {law.kind.phase for law in laws} if serving is None or not serving.model.knows(phase))
     if serving is None or missing:
         fix = "no finished attempt of these phases is known; POST their events to /v1/events first"
         raise NoEvidence("phase", ", ".join(missing), fix)
-    found, at = serving.tables.holding(serving.model, [law[:2] for law in laws])
+    found, at = serving.tables.holding(serving.model, [law.kind for law in laws])
     timings = _timings(serving, found, laws, np.array(at, dtype=np.intp))
     return Known(serving, laws, timings, tuple(found.supports[i] for i in at), tuple(found.rho[i] for i in at), rows)
 
 
 def _timings(serving: Serving, found: Tabulated, laws: Sequence[Law], at: np.ndarray[tuple[int], np.dtype[np.intp]]) -> Timings:
     """Timings of the laws, in order: those of stages not begun are kept ready, at `at`; others are made by what was observed."""
-    observed = [i for i, law in enumerate(laws) if law[2] is not None or law[3] is not None]
+    observed = [i for i, law in enumerate(laws) if law.elapsed_s is not None or law.took_s is not None]
     if not observed:
         return found.timings(at)
     fresh = np.setdiff1d(np.arange(len(laws)), observed)
@@ -130,11 +139,17 @@ def _timings(serving: Serving, found: Tabulated, laws: Sequence[Law], at: np.nda
 
 def _observed(serving: Serving, laws: Sequence[Law]) -> Timings:
     """Timings of stages that run or have finished."""
-    contexts, phases = [law[0] for law in laws], [law[1] for law in laws]
-    elapsed, took = _optional([law[2] for law in laws]), _optional([law[3] for law in laws])
+    contexts, phases = [law.kind.context for law in laws], [law.kind.phase for law in laws]
+    elapsed, took = _optional([law.elapsed_s for law in laws]), _optional([law.took_s for law in laws])
     complete = serving.model.p_complete(contexts, phases, np.nan_to_num(elapsed))
     law = serving.model.predict(contexts, phases)
-    return timings_of(law, elapsed_s=elapsed, took_s=took, p_complete=np.where(np.isnan(took), complete, 1.0))
+    found = timings_of(law, elapsed_s=elapsed, took_s=took, p_complete=np.where(np.isnan(took), complete, 1.0))
+    for i, (kind, elapsed_s, took_s) in enumerate(laws):
+        if kind.retries and took_s is None:
+            tries = tried_again(serving.model, *kind, elapsed_s)
+            again = table_of(tries.law)
+            found.table.nodes[i], found.table.knee[i], found.p_complete[i] = again.nodes[0], again.knee[0], tries.p_complete
+    return found
 
 
 def _optional(values: Sequence[float | None]) -> Array:

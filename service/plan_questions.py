@@ -16,7 +16,10 @@ from telemetry.ledger import PlanAnswer
 
 
 class PlannedStage(NamedTuple):
-    """A stage as asked: a wait of known length, or a phase of a context with what was observed of it."""
+    """A stage as asked: a wait of known length, or a phase of a context with what was observed of it.
+
+    It is tried again up to `retries` times after failures, each time retry_wait_s later. Stages of one `channel` share its state.
+    """
 
     name: str
     kind: StageKind
@@ -27,6 +30,9 @@ class PlannedStage(NamedTuple):
     attempt: str = ""
     elapsed_s: float | None = None
     took_s: float | None = None
+    retries: int = 0
+    retry_wait_s: float = 0.0
+    channel: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +120,10 @@ def _stage_given(stage: PlannedStage) -> dict[str, Any]:
         given["elapsed_s"] = stage.elapsed_s
     if stage.took_s is not None:
         given["took_s"] = stage.took_s
+    if stage.retries:
+        given |= {"retries": stage.retries, "retry_wait_s": stage.retry_wait_s}
+    if stage.channel:
+        given["channel"] = stage.channel
     return given
 
 

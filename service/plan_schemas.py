@@ -38,6 +38,25 @@ class StageIn(Wire):
     ] = None
     elapsed_s: Annotated[Length | None, Field(description="Age of a phase that runs, s.")] = None
     took_s: Annotated[Length | None, Field(description="Length of a phase that has finished, s.")] = None
+    told_ago_s: Annotated[
+        Length | None,
+        Field(
+            description="Age of what is told of it, s, as of an offer from elsewhere: by that its wait has shrunk, or its age "
+            "grown."
+        ),
+    ] = None
+    retries: Annotated[
+        int | None,
+        Field(ge=1, le=9, description="Times it is tried again after it fails: it completes more often, and later."),
+    ] = None
+    retry_wait_s: Annotated[Length | None, Field(description="What passes between a failure and the next try, s.")] = None
+    channel: Annotated[
+        Name | None,
+        Field(
+            description="Storage channel or link it loads through: stages that name one share its state as stages on one host "
+            "share that of the host, and in its place."
+        ),
+    ] = None
 
     @model_validator(mode="after")
     def _one_source(self) -> StageIn:
@@ -52,6 +71,14 @@ class StageIn(Wire):
             raise ValueError(f"stage {self.name}: elapsed_s and took_s go with context")
         if self.elapsed_s is not None and self.took_s is not None:
             raise ValueError(f"stage {self.name}: give elapsed_s of a phase that runs or took_s of one that has finished")
+        if self.told_ago_s is not None and self.planned_s is None and self.elapsed_s is None:
+            raise ValueError(f"stage {self.name}: told_ago_s goes with planned_s or elapsed_s")
+        if self.retries is not None and (self.planned_s is not None or self.took_s is not None):
+            raise ValueError(f"stage {self.name}: a wait never fails, nor does what has finished; leave out retries")
+        if self.retry_wait_s is not None and self.retries is None:
+            raise ValueError(f"stage {self.name}: retry_wait_s goes with retries")
+        if self.channel is not None and self.planned_s is not None:
+            raise ValueError(f"stage {self.name}: a wait uses no channel")
         if (self.phase or self.kind) == "setup" and self.context is not None and self.context.state == "resident":
             raise ValueError(f"stage {self.name}: what is resident has no setup; leave the stage out")
         return self

@@ -4,28 +4,37 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
 from predictors.contexts import Context
 from predictors.distribution import Array, Support
-from predictors.joint.quantile_table import CELLS, Index, QuantileTable, Timings, timings_of
+from predictors.joint.quantile_table import CELLS, Index, QuantileTable, Timings, table_of, timings_of
 from predictors.model import Model
+from service.plan_retries import tried_again
 
 MOST = 8_192
 """Laws kept, at 2 KB each, or 4 KB where any of them has an atom."""
 
-Pair = tuple[Context, str]
+
+class Kind(NamedTuple):
+    """What decides the law of a stage not begun; wait_s is what passes before it is tried again."""
+
+    context: Context
+    phase: str
+    retries: int = 0
+    wait_s: float = 0.0
 
 
 @dataclass(frozen=True)
 class Tabulated:
-    """Laws of pairs of a context and a phase, one row each, of stages that have not begun.
+    """Laws of kinds of stages, one row each, that have not begun.
 
     `p_complete` (n,) is their probability of completing, `rho` the correlation of setup and service in the context.
     """
 
-    place: dict[Pair, int]
+    place: dict[Kind, int]
     table: QuantileTable
     supports: tuple[Support, ...]
     p_complete: Array
@@ -50,34 +59,40 @@ class Tables:
     def __init__(self) -> None:
         self._kept = NONE
 
-    def holding(self, model: Model, pairs: Sequence[Pair]) -> tuple[Tabulated, list[int]]:
-        """Laws of at least these pairs, whose phases the model must know, and the row of each.
+    def holding(self, model: Model, kinds: Sequence[Kind]) -> tuple[Tabulated, list[int]]:
+        """Laws of at least these kinds, whose phases the model must know, and the row of each.
 
-        A row's bits depend on its pair alone.
+        A row's bits depend on its kind alone.
         """
         kept = self._kept
-        rows = [kept.place.get(pair, -1) for pair in pairs]
-        new = list(dict.fromkeys(pair for pair, row in zip(pairs, rows, strict=True) if row < 0))
+        rows = [kept.place.get(kind, -1) for kind in kinds]
+        new = list(dict.fromkeys(kind for kind, row in zip(kinds, rows, strict=True) if row < 0))
         if not new:
             return kept, rows
         if len(kept.place) + len(new) > MOST:
-            kept, new = NONE, list(dict.fromkeys(pairs))
+            kept, new = NONE, list(dict.fromkeys(kinds))
         found = _joined(kept, _tabulated(model, new))
         if len(found.place) <= MOST:
             self._kept = found
-        return found, [found.place[pair] for pair in pairs]
+        return found, [found.place[kind] for kind in kinds]
 
 
-def _tabulated(model: Model, pairs: list[Pair]) -> Tabulated:
-    """Laws of these pairs in their order."""
-    contexts, phases = [context for context, _ in pairs], [phase for _, phase in pairs]
-    law = model.predict(contexts, phases)
+def _tabulated(model: Model, kinds: list[Kind]) -> Tabulated:
+    """Laws of these kinds in their order."""
+    contexts, phases = [kind.context for kind in kinds], [kind.phase for kind in kinds]
+    law, complete = model.predict(contexts, phases), model.p_complete(contexts, phases, np.zeros(len(kinds)))
+    table = timings_of(law).table
+    for i, kind in enumerate(kinds):
+        if kind.retries:
+            tries = tried_again(model, *kind)
+            again = table_of(tries.law)
+            table.nodes[i], table.knee[i], complete[i] = again.nodes[0], again.knee[0], tries.p_complete
     rho = {context: model.dependence.correlation(context) for context in dict.fromkeys(contexts)}
     return Tabulated(
-        {pair: i for i, pair in enumerate(pairs)},
-        timings_of(law).table,
+        {kind: i for i, kind in enumerate(kinds)},
+        table,
         law.support,
-        model.p_complete(contexts, phases, np.zeros(len(pairs))),
+        complete,
         tuple(rho[context] for context in contexts),
     )
 
@@ -91,7 +106,7 @@ def _joined(first: Tabulated, second: Tabulated) -> Tabulated:
     else:
         knee = np.broadcast_to(-1.0, (len(nodes), CELLS))  # of no size
     return Tabulated(
-        {**first.place, **{pair: n + i for pair, i in second.place.items()}},
+        {**first.place, **{kind: n + i for kind, i in second.place.items()}},
         QuantileTable(nodes, knee),
         (*first.supports, *second.supports),
         np.concatenate([first.p_complete, second.p_complete]),

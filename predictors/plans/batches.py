@@ -62,7 +62,10 @@ class Batch:
 
     @cached_property
     def links(self) -> Links:
-        """Dependence between rows. A host state counts only where attempts share it."""
+        """Dependence between rows. A host's or channel's state counts only where attempts share it.
+
+        A service whose setup has part in another state than its own has part in none: it follows its setup.
+        """
         shape, plan = self.shape, np.arange(self.n)
         group = np.array([shape.group[i] * self.n + plan for i in shape.drawn], dtype=np.intp).ravel()
         partner, share = np.full(len(group), -1), self.share * np.repeat([shape.crowded[i] for i in shape.drawn], self.n)
@@ -70,6 +73,8 @@ class Batch:
             if shape.partner[position] >= 0:
                 mine, setup = self.rows(position), self.rows(shape.partner[position])
                 partner[mine] = setup
+                if shape.group[position] != shape.group[shape.partner[position]]:
+                    group[mine], share[mine] = group[setup], 0.0
                 share[setup], share[mine] = feasible_shares(self.rho[mine], share[setup], share[mine])
         return Links(group=group, share=share, partner=partner, rho=self.rho, bend=self.bend)
 
@@ -94,7 +99,7 @@ def batch_of(shape: Shape, plans: Sequence[Plan], places: Index, timings: Timing
     """Gather the plans of one shape at `places`."""
     here = [plans[place] for place in places.tolist()]
     stages = [plan.stages[position] for position in shape.drawn for plan in here]
-    names, _, _, _, timing, on, of, shared, linked = zip(*stages, strict=True) if stages else ((),) * len(Stage._fields)
+    names, _, _, _, timing, on, of, shared, linked, _ = zip(*stages, strict=True) if stages else ((),) * len(Stage._fields)
     rows, share, rho = np.array(timing, dtype=np.intp), np.array(shared), np.array(linked)
     waits = [plan.stages[i] for i in range(len(shape.after)) if i not in shape.drawn for plan in here]
     _refuse(
@@ -106,7 +111,7 @@ def batch_of(shape: Shape, plans: Sequence[Plan], places: Index, timings: Timing
     requests = np.tile(keys_of(plan.request for plan in here), len(shape.drawn))
     attempts = keys_of(attempt or name for attempt, name in zip(of, names, strict=True))
     of_group = [shape.group.index(group) for group in range(shape.n_groups)]
-    group_hosts = keys_of(plan.stages[position].host for position in of_group for plan in here)
+    group_hosts = keys_of(plan.stages[position].state for position in of_group for plan in here)
     return Batch(
         shape=shape,
         places=places,

@@ -27,7 +27,8 @@ class Stage(NamedTuple):
 
     Exactly one of `planned_s` (a wait of known length, s) and `timing` (row of the request's Timings) is given. It starts when
     all stages in `after` have ended. `host`, `attempt` and `name` key its draws; setup and service of one attempt are linked by
-    `rho`, stated on the service; `share` is the host state's part in the variance of its log residual.
+    `rho`, stated on the service; `share` is the host state's part in the variance of its log residual, or
+    that of its `channel` if it names one: stages of one channel share its state in place of their hosts'.
     """
 
     name: str
@@ -39,6 +40,12 @@ class Stage(NamedTuple):
     attempt: str = ""
     share: float = 0.0
     rho: float = 0.0
+    channel: str = ""
+
+    @property
+    def state(self) -> str:
+        """What keys the state it has part in: that of its channel, else that of its host."""
+        return f"channel {self.channel}" if self.channel else self.host
 
 
 class Plan(NamedTuple):
@@ -93,7 +100,7 @@ def by_shape(plans: Sequence[Plan]) -> list[tuple[Shape, list[int]]]:
                 stage.after,
                 stage.planned_s is None,
                 stage.timing is None,
-                hosts.setdefault(stage.host, len(hosts)),
+                hosts.setdefault(stage.state, len(hosts)),
                 attempts.setdefault(stage.attempt, len(attempts)) if stage.attempt else -1,
             )
             for stage in plan.stages
@@ -147,7 +154,7 @@ def _partners(stages: Sequence[Stage]) -> tuple[int, ...]:
 def _groups(stages: Sequence[Stage]) -> tuple[int, ...]:
     """Number of each stage's host in order of appearance; -1 for planned waits."""
     hosts: dict[str, int] = {}
-    return tuple(-1 if stage.timing is None else hosts.setdefault(stage.host, len(hosts)) for stage in stages)
+    return tuple(-1 if stage.timing is None else hosts.setdefault(stage.state, len(hosts)) for stage in stages)
 
 
 def _crowded(stages: Sequence[Stage]) -> tuple[bool, ...]:
@@ -155,5 +162,5 @@ def _crowded(stages: Sequence[Stage]) -> tuple[bool, ...]:
     attempts: dict[str, set[str]] = {}
     for stage in stages:
         if stage.timing is not None:
-            attempts.setdefault(stage.host, set()).add(stage.attempt or stage.name)
-    return tuple(stage.timing is not None and len(attempts[stage.host]) > 1 for stage in stages)
+            attempts.setdefault(stage.state, set()).add(stage.attempt or stage.name)
+    return tuple(stage.timing is not None and len(attempts[stage.state]) > 1 for stage in stages)

@@ -19,18 +19,18 @@ from scipy.special import ndtr
 from predictors.distribution import Array, Distribution, Support
 from predictors.grids import Curve, GridHazard
 
-PARTS, END = 64, 5.0
+PARTS, END = 40, 5.0
 EDGES: Array = np.linspace(-END, END, PARTS + 1)
 FAILING_AT: Array = ndtr((EDGES[1:] + EDGES[:-1]) / 2.0)
 """Levels at which the time to failure is taken, and the probability that each stands for."""
 WEIGHTS: Array = np.diff(ndtr(EDGES)) / np.diff(ndtr(EDGES)).sum()
-OWN: Array = ndtr(np.linspace(-5.5, 5.5, 256))
-OTHERS: Array = ndtr(np.linspace(-5.0, 5.0, 24))
+OWN: Array = ndtr(np.linspace(-5.5, 5.5, 128))
+OTHERS: Array = ndtr(np.linspace(-5.0, 5.0, 21))
 EIGHTH = 8
 """Levels of the first try's law, and of what follows it, for the grid; each of these beside every eighth time to failure."""
 LEAST, SHORTEST_S = 1e-12, 1e-12
 SIDE = 1.0 - 1e-9
-"""Just before a time at which there may be an atom."""
+"""Just before a time at which there may be an atom; whether it is counted at that time must not hang on rounding."""
 TAIL, FLATTEST = 1e-3, 0.05
 """Survival from which the slope of the tail is taken, and its least."""
 
@@ -55,12 +55,13 @@ def with_another(first: Tries, failing_s: Array, after: Tries, wait_s: float) ->
     later_s = wait_s + failing_s
     others_s = np.add.outer(after.law.quantile(OTHERS)[0], later_s[::EIGHTH]).ravel()
     at_s = np.concatenate([first.law.quantile(OWN)[0], others_s])
-    t_s = np.unique(np.maximum(np.concatenate([at_s * SIDE, at_s]), SHORTEST_S))
-    left_s = np.subtract.outer(t_s, later_s)
+    at_s = np.unique(np.maximum(at_s, SHORTEST_S))
+    t_s, read_s = np.concatenate([at_s * SIDE, at_s]), np.concatenate([at_s * SIDE, at_s / SIDE])
+    left_s = np.subtract.outer(read_s, later_s)
     still = after.law.sf(left_s.reshape(1, -1))[0].reshape(left_s.shape) @ WEIGHTS
-    survival = (first.p_complete * first.law.sf(t_s)[0] + fails * after.p_complete * still) / complete
-    at_zero = first.p_complete * float(first.law.cdf(0.0)[0, 0]) / complete
-    return Tries(GridHazard((_curve(t_s, survival, at_zero, first.law.support[0]),)), complete)
+    survival = (first.p_complete * first.law.sf(read_s)[0] + fails * after.p_complete * still) / complete
+    at_zero, order = first.p_complete * float(first.law.cdf(0.0)[0, 0]) / complete, np.argsort(t_s)
+    return Tries(GridHazard((_curve(t_s[order], survival[order], at_zero, first.law.support[0]),)), complete)
 
 
 def _curve(t_s: Array, survival: Array, at_zero: float, support: Support) -> Curve:

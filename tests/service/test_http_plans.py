@@ -232,6 +232,26 @@ def test_what_happened_is_joined_over_http(http: httpx.Client, tmp_path: Path) -
     until(joined)
 
 
+def test_an_offer_ages_by_what_passed_since_it_was_told(http: httpx.Client) -> None:
+    """A wait shrinks by that, to nothing at most, and an age grows."""
+    stages = [
+        [with_stage(0, planned_s=0.5, told_ago_s=0.3), with_stage(0, planned_s=0.2)],
+        [with_stage(1, elapsed_s=0.25, told_ago_s=0.5), with_stage(1, elapsed_s=0.75)],
+        [with_stage(0, planned_s=0.5, told_ago_s=9.0), with_stage(0, planned_s=0.0)],
+    ]
+    for told in stages:
+        then, now = answers(http, "/v1/chance", plans=[one | {"plan_id": "same"} for one in told])
+        assert now["probability"] == pytest.approx(then["probability"], abs=1e-9)
+
+
+def test_a_stage_that_may_be_tried_again_completes_more_often_and_keeps_so_in_the_ledger(http: httpx.Client) -> None:
+    again = {"retries": 2, "retry_wait_s": 0.1, "channel": "nfs"}
+    once, more = answers(http, "/v1/chance", plans=[with_stage(2) | {"plan_id": "r"}, with_stage(2, **again) | {"plan_id": "r"}])
+    assert once["p_complete"] <= more["p_complete"]
+    [_, _, kept_stage] = kept(http, more["answer_id"])["stages"]
+    assert again == {name: kept_stage[name] for name in again}
+
+
 def test_an_unseen_host_is_shadow_and_certifies_nothing(http: httpx.Client) -> None:
     new = plan("new", deadline_s=1e6)
     for stage in new["stages"][1:]:
@@ -286,6 +306,13 @@ CHAIN = [{"name": str(i), "kind": "wait", "planned_s": 1.0, "after": [str(i - 1)
         (with_stage(0, after=["compute"]), "plans.0", "stage wait: after names 'compute'"),  # a cycle
         (with_stage(after=["load"]), "plans.0", "stage load: after names 'load'"),
         (with_stage(name="wait", after=[]), "plans.0", "stage wait: give each stage a name of its own"),
+        (with_stage(retries=0), "plans.0.stages.1.retries", "greater than or equal to 1"),
+        (with_stage(retries=10), "plans.0.stages.1.retries", "less than or equal to 9"),
+        (with_stage(0, retries=1), "plans.0.stages.0", "a wait never fails"),
+        (with_stage(took_s=1.0, retries=1), "plans.0.stages.1", "nor does what has finished"),
+        (with_stage(retry_wait_s=1.0), "plans.0.stages.1", "retry_wait_s goes with retries"),
+        (with_stage(told_ago_s=1.0), "plans.0.stages.1", "goes with planned_s or elapsed_s"),
+        (with_stage(0, channel="nfs"), "plans.0.stages.0", "a wait uses no channel"),
     ],
 )
 def test_a_senseless_plan_is_refused_by_its_place(http: httpx.Client, wrong: dict[str, Any], field: str, says: str) -> None:

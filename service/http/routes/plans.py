@@ -52,7 +52,15 @@ CHANCE_EXAMPLE: dict[str, Any] = {
             "stages": [
                 {"name": "wait", "kind": "wait", "planned_s": 0.05},
                 {**_SETUP, "after": ["wait"]},
-                {"name": "compute", "kind": "service", "context": _CONTEXT, "attempt": "a-2", "after": ["load"]},
+                {
+                    "name": "compute",
+                    "kind": "service",
+                    "context": _CONTEXT,
+                    "attempt": "a-2",
+                    "after": ["load"],
+                    "retries": 1,
+                    "retry_wait_s": 0.5,
+                },
             ],
             "deadline_s": 2.0,
             "level": 0.95,
@@ -238,18 +246,19 @@ def _forecasts(need: NeedIn, load: Context) -> tuple[Forecast, ...]:
 
 def _stage(at: Answering, stage: StageIn) -> PlannedStage:
     """A stage as asked; a running attempt is looked up and aged by its own clock."""
-    kind, phase = StageKind(stage.kind), stage.phase or stage.kind
+    kind, phase, ago_s = StageKind(stage.kind), stage.phase or stage.kind, stage.told_ago_s or 0.0
     if stage.planned_s is not None:
-        return PlannedStage(stage.name, kind, stage.after, stage.planned_s)
-    context, attempt, elapsed_s = stage.context, stage.attempt or "", stage.elapsed_s
+        return PlannedStage(stage.name, kind, stage.after, max(stage.planned_s - ago_s, 0.0))
+    again = (stage.retries or 0, stage.retry_wait_s or 0.0, stage.channel or "")
     if stage.running_attempt_id is not None:
-        seen = at.lineup.running_question(stage.running_attempt_id, phase, None)
-        return PlannedStage(
-            stage.name, kind, stage.after, None, seen.context, phase, attempt or stage.running_attempt_id, seen.elapsed_s
-        )
-    assert context is not None
-    known = _context(*context.__dict__.values())
-    return PlannedStage(stage.name, kind, stage.after, None, known, phase, attempt, elapsed_s, stage.took_s)
+        name = stage.running_attempt_id
+        seen = at.lineup.running_question(name, phase, None)
+        own = stage.attempt or name
+        return PlannedStage(stage.name, kind, stage.after, None, seen.context, phase, own, seen.elapsed_s, None, *again)
+    assert stage.context is not None
+    known, attempt = _context(*stage.context.__dict__.values()), stage.attempt or ""
+    elapsed_s = None if stage.elapsed_s is None else stage.elapsed_s + ago_s
+    return PlannedStage(stage.name, kind, stage.after, None, known, phase, attempt, elapsed_s, stage.took_s, *again)
 
 
 @lru_cache(maxsize=REMEMBERED)
