@@ -68,7 +68,8 @@ class Row(BaseModel):
         """
         row = cls.__new__(cls)
         given = set(values)
-        absent = {name: field.get_default() for name, field in cls.__pydantic_fields__.items() if name not in given}
+        left_out = ((name, field) for name, field in cls.__pydantic_fields__.items() if name not in given)
+        absent = {name: field.get_default() for name, field in left_out if not field.is_required()}
         for name, value in (
             ("__dict__", {**absent, **values}),
             ("__pydantic_fields_set__", given),

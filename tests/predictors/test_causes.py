@@ -253,3 +253,14 @@ def test_cancellations_outlive_the_model_file_and_are_told_as_missing_from_older
 def test_causes_are_named_in_the_order_of_their_rows() -> None:
     assert (Ended.COMPLETED, Ended.FAILED, Ended.CANCELLED) == CAUSES
     assert (0, 1, 2) == (COMPLETED, FAILED, CANCELLED)
+
+
+@pytest.mark.parametrize("elapsed_s", [0.0, 2.0])
+def test_times_to_failure_are_those_of_attempts_that_failed_and_from_an_age_on_those_that_were_left(elapsed_s: float) -> None:
+    time_s, cause = competing(60_000, seed=9)
+    learned = fit(frame(time_s, cause)).incidence(HERE, "service")
+    assert learned is not None
+    later, again = competing(400_000, seed=10)
+    failed_s = later[(again == FAILED) & (later > elapsed_s)] - elapsed_s
+    levels = np.array([0.1, 0.5, 0.9])
+    assert np.quantile(failed_s, levels) == pytest.approx(learned.quantile_given_failure(levels, elapsed_s), rel=0.08)
