@@ -35,7 +35,8 @@ PLACES = ("phase", "work")
 THRESHOLD = threshold(nodes_per_outcome=len(LEVELS) + len(PLACES))
 LEAST_RANKED = 5
 """Outcomes of a configuration that are only counted: a rank among fewer tells next to nothing, and every bet costs."""
-MOST_NOTES = 500
+MOST_NOTES, MOST_VALUES = 500, 200_000
+"""Values past this many stay new for ever: whoever names every run anew in a category brings something new every time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +153,7 @@ class _Step:
             node, watch = self._at(place.node) or Met.none_at(place), self._watch(place.node) or unwatched()
             firsts = self._firsts_of(place)
             after, x = node.after(place, firsts, mine)
-            if not all(firsts):
+            if not all(firsts) and len(self._known.firsts) + len(self._firsts) < MOST_VALUES:
                 self._firsts |= {key: after.seen.n for key, first in zip(place.keys, firsts, strict=True) if not first}
             if x is not None:
                 watch = watch.after(winnings(x, RISING), one.start_ns)

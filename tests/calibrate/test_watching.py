@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from calibrate.evidence import watchfile
+from calibrate.evidence import watchfile, watching
 from calibrate.evidence.drift import Change as Drift
 from calibrate.evidence.reactions import NEEDED, Action
 from calibrate.evidence.unseen import places_of
@@ -219,6 +219,15 @@ def test_a_row_is_met_once_however_often_it_is_told() -> None:
     known = known.after([running(0, at(), 0.0, -1), running(0, at(), 2.0), running(0, at(), 2.0, -1), running(0, at(), 3.0)], 8)
     known = known.after([running(0, at(), 3.0, -1), ended(0, at(), 4.0)], 9)
     assert [2, 2] == [known.met[place.node].seen.n for place in places_of(at(), "service")]
+
+
+def test_values_are_bounded_and_those_past_the_bound_stay_new(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watching, "MOST_VALUES", 30)
+    changes = [ended(row, at(model=f"run-{row}"), 1.0) for row in range(200)]
+    known = shown(changes)
+    assert 30 <= len(known.firsts) <= 30 + len(places_of(at(), "service")[1].keys)
+    assert [] == drifts(known, unseen=True)  # every row brings a name of its own, from the first on
+    assert sum(known.met[WORK].counts[1:]) == sum(known.met[WORK].counts) > 0
 
 
 def test_rows_met_at_one_commit_are_met_in_order_of_start() -> None:
