@@ -143,6 +143,15 @@ def test_status_follows_its_precedence_and_nothing_is_calibrated_before_it_was_c
     assert (status, reasons) == judge(support, age_s)
 
 
+@pytest.mark.parametrize(
+    ("changed", "unfamiliar", "reasons"),
+    [(True, False, ["after_drift"]), (False, True, ["support_drift"]), (True, True, ["after_drift", "support_drift"])],
+)
+def test_what_changed_or_began_to_come_is_not_for_decisions(changed: bool, unfamiliar: bool, reasons: list[str]) -> None:
+    support = Support("host", 900, 900.0, 2.0, checked=ENOUGH, changed=changed, unfamiliar=unfamiliar)
+    assert (Status.SHADOW, reasons) == judge(support, None)
+
+
 def test_an_answer_tells_how_answers_like_it_were_checked(taught: Serving) -> None:
     known = Context.of(runs(1, seed=1)[0].attempt.model_dump())
     told = json.loads(ask(taught, [Question("service", known)], _asking(1))[0].body)

@@ -28,12 +28,11 @@ HERE = Context(host="north", family="sort", model="quick")
 START_NS, S = 1_800_000_000_000_000_000, 1_000_000_000
 
 
-def work(first: int, durations_s: Sequence[float], model: str | None = None) -> Batch:
-    """Attempts of one kind, one after the other; each of a model of its own where one is named."""
+def work(first: int, durations_s: Sequence[float], context_of: Callable[[int], Context] = lambda _row: HERE) -> Batch:
+    """Attempts of one kind, one after the other, of the contexts that their numbers have."""
     rows: list[Attempt | Event] = []
     for row, duration_s in enumerate(durations_s, first):
-        context = HERE if model is None else replace(HERE, model=f"{model}{row}")
-        rows.append(Attempt(attempt_id=f"a{row:04}", **context.known()))
+        rows.append(Attempt(attempt_id=f"a{row:04}", **context_of(row).known()))
         begun_ns = row * 100 * S
         marks = ((EventKind.COMPUTE_START, begun_ns), (EventKind.COMPUTE_FINISH, begun_ns + round(duration_s * S)))
         for kind, at_ns in marks:
@@ -49,6 +48,10 @@ def work(first: int, durations_s: Sequence[float], model: str | None = None) -> 
                 )
             )
     return Batch(tuple(rows))
+
+
+def newcomer(row: int) -> Context:
+    return replace(HERE, model=f"v{row}")
 
 
 def lasting(n: int, factor: float = 1.0) -> list[float]:
@@ -116,13 +119,13 @@ def test_work_never_seen_is_on_record_and_stays_out_of_decisions_while_what_is_f
     living.store.write(work(0, lasting(150)))
     living.settle()
     for first in range(150, 190, 10):
-        living.store.write(work(first, lasting(10), "v"))
+        living.store.write(work(first, lasting(10), newcomer))
         living.upkeep.tick()
     living.settle()
     found = noted(living)
     assert {("drift", "unseen"), ("reaction", "shadow_unseen")} == set(found)
     assert {"model"} == set(json.loads(found["drift", "unseen"].evidence)["new"])
-    new, familiar = asked(living, "new", replace(HERE, model="v150")), asked(living, "familiar")
+    new, familiar = asked(living, "new", newcomer(150)), asked(living, "familiar")
     assert ("shadow", ["support_drift"]) == (new["status"], new["reasons"])
     assert ("calibrated", []) == (familiar["status"], familiar["reasons"])
     living.settle()
@@ -139,7 +142,10 @@ def test_work_never_seen_is_on_record_and_stays_out_of_decisions_while_what_is_f
     revived = revive()
     revived.settle()
     assert found == noted(revived)
-    assert ["support_drift"] == asked(revived, "revived", replace(HERE, model="v150"))["reasons"]
+    assert ["support_drift"] == asked(revived, "revived", newcomer(150))["reasons"]
+    revived.store.write(work(190, lasting(40), lambda _row: newcomer(150)))  # its own outcomes prove it, and no other
+    revived.settle()
+    assert ("calibrated", "shadow") == tuple(asked(revived, f"{row}", newcomer(row))["status"] for row in (150, 151))
 
 
 def test_reactions_of_a_model_that_is_gone_are_undone_and_told_so(living: Living) -> None:
