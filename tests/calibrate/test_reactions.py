@@ -31,10 +31,19 @@ def standing(action: Action, outcomes: int, misses: int) -> Reaction:
         (Change.WIDER, {Action.SHORTEN, Action.SHADOW}),
         (Change.LOWER, {Action.SHORTEN, Action.SHADOW}),
         (Change.NARROWER, {Action.SHORTEN}),
+        (Change.UNSEEN, {Action.APART}),
     ],
 )
 def test_what_follows_depends_on_what_changed(change: Change, actions: set[Action]) -> None:
     assert actions == {one.action for one in follow("n", alarm(change), 90)}
+
+
+def test_what_is_new_leaves_what_is_known_alone_and_says_that_durations_are_not_meant() -> None:
+    [one] = follow("n", alarm(Change.UNSEEN), 90)
+    assert (
+        "values or shapes never seen came more often over the last 31 that began (evidence 2.5e+04, threshold 2e+04)"
+        == one.reason
+    )
 
 
 def test_a_reaction_says_why_and_since_when() -> None:
@@ -57,6 +66,7 @@ def test_answers_are_widened_where_those_since_a_change_are_passed_too_often() -
     # 4 of 10: the exact interval begins at 0.122; 3 of 10: at 0.067.
     assert widening(standing(Action.SHADOW, 10, 3), 95) is None
     assert widening(standing(Action.SHADOW, 9, 9), 95) is None
+    assert widening(standing(Action.APART, 10, 4), 95) is not None
     assert widening(standing(Action.SHORTEN, 10, 4), 95) is None
     assert (Reaction("n", Action.WIDEN, 1.5, 70, 95, "4 of 10 answers since a change passed their p90")) == widening(
         standing(Action.SHADOW, 10, 4), 95
