@@ -39,9 +39,9 @@ class Support:
     after decay and clock weights, `largest_s` the longest duration known at the root, `last_commit` when the newest
     outcome became known (0 if none). `matched` is False where a value of the context was never seen in its place. `checked` tells
     how earlier answers like this one were checked; None where none were, or where the model does not correct itself. `changed`
-    says that a change was found there, and too few answers since have come true; `unfamiliar` that values or shapes such as its own,
-    never seen before, were found to come, with as little to show for them since. `provenance` tells where the nearest outcomes
-    come from and `newest_ns` (UTC) when the newest of `level` ended, None where the model does not say. `controlled_at` is the
+    says that a change was found there, and too few answers since have come true; `unfamiliar` that values or shapes such as its
+    own, never seen before, were found to come, with as little to show. `provenance` tells where the nearest outcomes come
+    from and `newest_ns` (UTC) when the newest of `level` ended, None where the model does not say. `controlled_at` is the
     level whose long-run miss rate among answers like this one is proven to lie within `controlled_within` of nominal, if any, and
     `claimed` the highest level up to which exchangeable outcomes of the exact configuration prove the answer's bounds: 0 where
     they prove none, None where the model does not look.
