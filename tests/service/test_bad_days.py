@@ -26,12 +26,12 @@ from tests.service.living import Living
 TESTS = Path(__file__).resolve().parents[1]
 BAD_DAYS = {
     "unknown host or model": ["service/test_http_plans.py::test_an_unseen_host_is_shadow_and_certifies_nothing"],
-    "unknown phase": ["service/test_http_plans.py::test_a_phase_nobody_ever_finished_is_named"],
+    "unknown phase": ["service/test_http_plans_refused.py::test_a_phase_nobody_ever_finished_is_named"],
     "an id asked for by name": ["service/test_http_refusals.py::test_an_attempt_asked_for_by_name_must_be_known"],
     "no data at all": ["service/test_http_refusals.py::test_nothing_known_is_a_problem_that_says_what_to_ingest"],
     "deadline in the past, negative elapsed, zero batch, mixed units": [
         "service/test_http_refusals.py::test_a_wrong_field_is_named",
-        "service/test_http_plans.py::test_a_senseless_plan_is_refused_by_its_place",
+        "service/test_http_plans_refused.py::test_a_senseless_plan_is_refused_by_its_place",
     ],
     "100 MB body": [
         "service/test_http_refusals.py::test_an_announced_body_over_the_limit_is_not_read",
