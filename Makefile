@@ -13,7 +13,7 @@ demo: $(VENV)/.run $(if $(filter 0,$(TORCH)),,$(VENV)/.torch)  ## the main job o
 	$(BIN)/phasecast demo $(if $(filter 0,$(TORCH)),--no-torch) $(ARGS)
 
 test: $(VENV)/.dev lint  ## lint, types, import contracts, then every test that is quick
-	$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup -m "not slow and not soak" $(ARGS)
+	$(BIN)/python -m pytest -n $(JOBS) --maxprocesses 4 --dist loadgroup -m "not slow and not soak" $(ARGS)
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
