@@ -90,16 +90,17 @@ class Known:
         """Fewest outcomes behind a law of these that is open."""
         return min((self._behind[row] for row in rows if row != WAITS), default=np.inf)
 
-    def doubt(self, rows: Sequence[int], status: Status, level: float) -> str | None:
-        """Why nothing may be certified at `level` however sure it looks: never seen, or more than so few outcomes can claim.
+    @cached_property
+    def _claimed(self) -> list[float]:
+        """Level that the outcomes known of each law's phase can speak for: n of them for n / (n + 1); 1 where it is over."""
+        n = {phase: self.serving.model.outcomes(phase) for phase in {law.kind.phase for law in self.laws}}
+        return [1.0 if law.took_s is not None else n[law.kind.phase] / (n[law.kind.phase] + 1.0) for law in self.laws]
 
-        n outcomes of a phase, in whatever context, can speak for levels up to n / (n + 1).
-        """
-        open_phases = {self.laws[row].kind.phase for row in rows if row != WAITS and self.laws[row].took_s is None}
-        n = min((self.serving.model.outcomes(phase) for phase in open_phases), default=0)
-        claimed = n / (n + 1.0) if open_phases else 1.0
+    def doubt(self, rows: Sequence[int], status: Status, level: float) -> str | None:
+        """Why nothing may be certified at `level` however sure it looks: never seen, or more than so few outcomes can claim."""
         if status is Status.SHADOW:
             return "shadow_cannot_certify"
+        claimed = min((self._claimed[row] for row in rows if row != WAITS), default=1.0)
         return "too_few_outcomes" if level > claimed + 1e-12 else None
 
 

@@ -93,7 +93,7 @@ def _pieces() -> dict[str, str]:
         "context": f"context->>[{paths}]",
         "strata": ",\n        ".join([", ".join(named), *classes]),
         "sets": ", ".join(f"({one})" for one in sets),
-        "crps": " + ".join(map(_loss, range(1, 100))),
+        "centred": f"[{', '.join(str((2 * place - 100) / 100) for place in range(1, 100))}]",
         "below": " + ".join(f"(q[{place}] < actual_s)::INT" for place in range(5, 100, 5)),
         "upto": " + ".join(f"(q[{place}] <= actual_s)::INT" for place in range(5, 100, 5)),
         "bare": ",\n    ".join(map(_counted, _LEVELS)),
@@ -102,12 +102,6 @@ def _pieces() -> dict[str, str]:
         "sums": ",\n    ".join(map(_summed, _LEVELS)),
         "means": ", ".join(f"sum(pinball_{level}) / sum(weight) AS pinball_{level}" for level in _LEVELS),
     }
-
-
-def _loss(place: int) -> str:
-    """Twice the pinball loss at one level: |y - q| + (2 p - 1) (y - q)."""
-    off = f"(log_s - ln(greatest(q[{place}], 1e-6)))"
-    return f"abs{off} + {(2 * place - 100) / 100} * {off}"
 
 
 def _counted(level: int) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import types
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cache
 from typing import Annotated, Any, ClassVar, Self, Union, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -67,16 +68,10 @@ class Row(BaseModel):
         Nothing is checked: what pydantic's `model_construct` does, without its search for aliases that no table has.
         """
         row = cls.__new__(cls)
-        given = set(values)
-        left_out = ((name, field) for name, field in cls.__pydantic_fields__.items() if name not in given)
-        absent = {name: field.get_default() for name, field in left_out if not field.is_required()}
-        for name, value in (
-            ("__dict__", {**absent, **values}),
-            ("__pydantic_fields_set__", given),
-            ("__pydantic_extra__", None),
-            ("__pydantic_private__", None),
-        ):
-            object.__setattr__(row, name, value)
+        object.__setattr__(row, "__dict__", {**_left_out(cls), **values})
+        object.__setattr__(row, "__pydantic_fields_set__", set(values))
+        object.__setattr__(row, "__pydantic_extra__", None)
+        object.__setattr__(row, "__pydantic_private__", None)
         return row
 
     @classmethod
@@ -107,3 +102,9 @@ class Row(BaseModel):
         head = f"## {cls.table}\n\n{cls.title}\n\n| column | type | null | meaning |\n|---|---|---|---|\n"
         lines = [f"| `{c.name}` | {c.sql} | {'yes' if c.null else 'no'} | {c.comment} |" for c in cls.columns()]
         return head + "\n".join(lines) + "\n"
+
+
+@cache
+def _left_out(kind: type[Row]) -> dict[str, Any]:
+    """What the fields of a table are where nothing is given; none of them can be changed in place."""
+    return {name: field.default for name, field in kind.__pydantic_fields__.items() if not field.is_required()}
