@@ -4,11 +4,11 @@
 CREATE OR REPLACE TEMP TABLE read AS
 WITH quantiles AS (
     SELECT a.*, p.mean_s, p.quantiles_s AS q, ln(greatest(a.actual_s, 1e-6)) AS log_s,
-        list_transform(p.quantiles_s[1:99], lambda q_s: ln(greatest(q_s, 1e-6))) AS log_q
+        list_transform(p.quantiles_s[1:99], lambda x: ln(greatest(x, 1e-6))) AS log_q
     FROM answers a JOIN predictions p USING (prediction_id)
 ), told AS (
     SELECT * EXCLUDE (q, log_q), q[10] AS p10_s, q[50] AS p50_s, q[90] AS p90_s, q[95] AS p95_s, q[99] AS p99_s,
-        (list_sum(list_transform(log_q, lambda at: abs(log_s - at))) - list_inner_product(log_q, $centred)) / 99 AS crps_log,
+        (list_sum(list_transform(log_q, lambda x: abs(log_s - x))) - list_inner_product(log_q, $centred)) / 99 AS crps_log,
         $below AS below,
         $upto AS upto
     FROM quantiles
