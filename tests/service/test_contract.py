@@ -25,6 +25,8 @@ from tests.service.living import Served, until
 KEPT = [not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]
 LEFT_OUT = {("GET", "/v1/snapshot")}
 """Copies the store each time."""
+REPORTS_AT_MOST = 300
+"""Sensible requests for each report: it goes through the whole ledger, which has grown long by then."""
 
 
 @pytest.fixture(scope="module")
@@ -61,9 +63,10 @@ def sent(learned: Served, mode: GenerationMode, examples: int) -> collections.Co
     """Send so many generated requests to each call and hold the answers to the description; how often each status came."""
     statuses: collections.Counter[int] = collections.Counter()
     for operation in operations(learned.url):
+        long = mode is GenerationMode.POSITIVE and operation.path.startswith("/v1/reports")
 
         @settings(
-            max_examples=examples,
+            max_examples=min(examples, REPORTS_AT_MOST) if long else examples,
             deadline=None,
             database=None,
             derandomize=True,
@@ -93,7 +96,8 @@ def test_whatever_is_sent_is_answered_as_described(learned: Served, mode: Genera
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize("mode", list(GenerationMode), ids=lambda mode: mode.value)
-def test_fifty_thousand_requests_are_answered_as_described(learned: Served, mode: GenerationMode) -> None:
-    statuses = sent(learned, mode, examples=2_500)
-    print(f"\n{mode.value}: {sum(statuses.values())} requests answered: {dict(statuses)}")  # noqa: T201  the figure a soak is run for
+def test_fifty_thousand_requests_are_answered_as_described(learned: Served) -> None:
+    found = {mode.value: sent(learned, mode, examples=1_050) for mode in GenerationMode}
+    for name, statuses in found.items():
+        print(f"\n{name}: {sum(statuses.values())} requests answered: {dict(statuses)}")  # noqa: T201  the figures a soak is run for
+    assert sum(sum(statuses.values()) for statuses in found.values()) > 50_000
