@@ -230,10 +230,9 @@ def newest_saved(reader: Reader, folder: Path) -> tuple[ModelFile, Calibrated | 
     return None
 
 
-def _nicer(by: int) -> None:
-    """Make the thread that calls nicer; Linux knows niceness by thread."""
-    thread = threading.get_native_id()
-    os.setpriority(os.PRIO_PROCESS, thread, os.getpriority(os.PRIO_PROCESS, thread) + by)
+def nicer(by: int) -> None:
+    """Make the thread that calls so much nicer than the process's first; Linux knows niceness by thread."""
+    os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), os.getpriority(os.PRIO_PROCESS, os.getpid()) + by)
 
 
 class Refitter:
@@ -249,7 +248,7 @@ class Refitter:
         self._started_s, self._rest_until_s, self._retry_at_s = 0.0, 0.0, 0.0
         self.trouble: str | None = None
         """What stopped the last fit, None while all is well."""
-        self._pool = ThreadPoolExecutor(1, "phasecast-fit", _nicer, (niceness,))
+        self._pool = ThreadPoolExecutor(1, "phasecast-fit", nicer, (niceness,))
         self._apart: Apart | None = None
         self._running: Future[Fit | Saved | None] | None = None
         self._total = 0

@@ -15,7 +15,7 @@ from service.engine import Serving
 from service.lineup import Lineup
 from service.noted import Noted
 from service.plan_scoring import WaitingPlans, corrected_batch, corrections, with_corrections, with_outcomes
-from service.refit import Fit, Refitter, caught_up, restored, succeeded
+from service.refit import Fit, Refitter, caught_up, nicer, restored, succeeded
 from service.scoring import Waiting
 from service.settings import Settings
 from service.warming import Recent
@@ -34,8 +34,8 @@ COURTESY, AT_ONCE_S = 8.0, 0.5
 """A round waits for events under way to be taken in, for as many times its own length at most, or for half a second where it left
 none behind: so an outcome changes answers within a second. While more come in than can be learned from, learning falls behind
 and gets a ninth of the time; it is done when they rest."""
-REFIT_NICENESS = 10
-"""Added to that of fits where other processes answer."""
+ROUND_NICENESS, REFIT_NICENESS = 5, 10
+"""Added to that of rounds, and of fits, where other processes answer: with all processors busy, answers go first."""
 TROUBLED_S = 2.0
 """Pause after a round that failed: what failed may be a full disk."""
 
@@ -233,6 +233,8 @@ class Upkeep:
 
     def _run(self) -> None:
         """Round after round: at once when something was committed, else now and then for the ledger and the fits."""
+        if not self._answers_here:
+            nicer(ROUND_NICENESS)
         while not self._stopping.is_set():
             self._wake.wait(IDLE_S)
             self._wake.clear()

@@ -12,9 +12,10 @@ from fastapi import FastAPI
 from service.http.heads import BoundedHeads
 
 GRACE_S = 10
-COLLECT_AFTER = (50_000, 20, 50)
+COLLECT_AFTER = (500_000, 20, 50)
 """Thresholds of the garbage collector. Requests make and drop objects by the thousand, next to none in cycles: at Python's own
-thresholds a third of the time in which events were taken in went to looking for them."""
+thresholds a third of the time in which events were taken in went to looking for them. While learning goes on, every look keeps
+all answers waiting, for tens of milliseconds; at a tenth of the first threshold one in a hundred waited for that."""
 TURN_S = 0.0005
 """How long a thread that learns may go on while one that answers wants to: Python's own 5 ms are longer than an answer takes."""
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import socket
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -19,10 +21,11 @@ from hypothesis import strategies as st
 from predictors.contexts import Context
 from service.http.forward import Forward
 from service.http.worker import create_app
-from service.lineup import RunningAttempt
+from service.lineup import Lineup, RunningAttempt
 from service.schemas import ReadyOut
 from service.settings import Settings
 from service.sightings import RunningPhase
+from service.upkeep import Upkeep
 from service.workers import follow
 from service.workers.crew import Orders, command, orders_of
 from service.workers.follow import AskOwner, Followed, Following
@@ -39,6 +42,7 @@ from service.workers.records import (
     tokens_of,
 )
 from telemetry.ledger import Prediction
+from telemetry.store.file import Store
 from telemetry.tokens import minted
 from tests.service.living import until
 
@@ -204,3 +208,15 @@ def asked_of(app: Any) -> Callable[..., httpx.Response]:
         return asyncio.run(within())
 
     return call
+
+
+@pytest.mark.parametrize(("workers", "nicer"), [(0, 0), (1, 5)])
+def test_rounds_give_way_to_answers_of_other_processes(tmp_path: Path, workers: int, nicer: int) -> None:
+    asked = Settings(store=tmp_path / "store.duckdb", workers=workers)
+    with Store.open(asked.store) as store:
+        upkeep, own = Upkeep(store, Lineup("here/boot-1"), asked), os.getpriority(os.PRIO_PROCESS, 0)
+        upkeep.start()
+        rounds = next(thread for thread in threading.enumerate() if thread.name == "phasecast-upkeep")
+        assert rounds.native_id is not None
+        until(lambda: own + nicer == os.getpriority(os.PRIO_PROCESS, rounds.native_id or 0), 5.0)
+        upkeep.stop()
