@@ -155,6 +155,26 @@ def test_scores_are_those_of_the_library_weights_and_all(figure: Figure) -> None
     assert pytest.approx(np.log(9.0), abs=1e-9) == row["width_log"]
 
 
+def test_the_score_is_that_of_the_library_for_every_shape_of_answer(figure: Figure) -> None:
+    rng = np.random.default_rng(8)
+    shapes = {
+        "atom": np.full(101, 3.0),
+        "of nothing": np.zeros(101),
+        "half nothing": np.concatenate([np.zeros(50), np.geomspace(1e-3, 1e3, 51)]),
+        "over all sizes": np.geomspace(1e-9, 1e15, 101),
+        "heavy": np.exp(np.sort(rng.normal(0.0, 4.0, 101))),
+    }
+    actual_s = (1e-7, 3.0, 50.0, 1e6)
+    told = [
+        answer(100 * row + i, y, quantiles_s=list(quantiles_s), context={"family": name})
+        for row, (name, quantiles_s) in enumerate(shapes.items())
+        for i, y in enumerate(actual_s)
+    ]
+    found = {row["family"]: row["crps_log"] for row in figure("sharpness", told) if row["family"] is not None}
+    scores = {name: crps_log(actual_s, np.tile(quantiles_s[:99], (4, 1))) for name, quantiles_s in shapes.items()}
+    assert {name: pytest.approx(score.mean(), abs=1e-8) for name, score in scores.items()} == found
+
+
 def test_the_last_nine_are_those_that_had_ended_when_the_question_was_put(figure: Figure) -> None:
     # a-1 to a-3 took 1, 2 and 8 s; a-4 was asked about after a-2 and before a-3 ended: median of 1 and 2 in log time.
     asked_ns = 3_000 * SECOND_NS + SECOND_NS
