@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from fastapi import Request
 
 from service.http.bodies import Bodies
+from service.http.kept import Kept
 from service.http.metrics import Counts, Metrics
 from service.lineup import Lineup
 from service.measuring import Calibrations
@@ -33,6 +34,7 @@ class Running(Answering):
     store: Store
     keyring: Keyring
     calibrations: Calibrations
+    kept: Kept = field(default_factory=Kept)
 
 
 def answering(request: Request) -> Answering:

@@ -7,11 +7,13 @@ import time
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request
+from fastapi.responses import Response
 from starlette.concurrency import run_in_threadpool
 
 from service import exploring, policies
 from service.http.limits import body_of
 from service.http.openapi import takes
+from service.http.routes.reports import told
 from service.http.running import Running, running
 from service.logged import logged
 from service.shadow_schemas import AdviceIn, AdviceOut, DecisionsRequest, LoggedOut, PolicyOut, PolicyQuery
@@ -74,8 +76,6 @@ def _advised(at: Running, asked: AdviceIn) -> AdviceOut:
 
 
 @router.get("/reports/policies", response_model=PolicyOut)
-def get_policy(request: Request, query: Annotated[PolicyQuery, Query()]) -> PolicyOut:
+def get_policy(request: Request, query: Annotated[PolicyQuery, Query()]) -> Response:
     """Judge another policy by the decisions that were logged, or say why they can't tell."""
-    store = running(request).store
-    with store.reader() as reader:
-        return policies.report(reader, store.last_commit, query)
+    return told(request, query, lambda reader, commit: policies.report(reader, commit, query))

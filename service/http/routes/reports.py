@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
+from pydantic import BaseModel
 
 from service import reporting
 from service.http.running import running
@@ -21,52 +21,56 @@ Asked = Annotated[ReportQuery, Query()]
 
 
 @router.get("", response_model=ReportOut)
-def get_report(request: Request, query: Asked) -> ReportOut:
+def get_report(request: Request, query: Asked) -> Response:
     """Give all reports, as of one commit."""
-    with _reading(request) as (reader, commit):
-        return reporting.report(reader, commit, query.newest)
+    return told(request, query, lambda reader, commit: reporting.report(reader, commit, query.newest))
 
 
 @router.get("/page", include_in_schema=False)
 def get_page(request: Request, query: Asked) -> Response:
     """Give all reports as one HTML file that asks nothing of anybody."""
-    with _reading(request) as (reader, commit):
-        text = page(reporting.report(reader, commit, query.newest))
+    text = _kept(request, query, lambda reader, commit: page(reporting.report(reader, commit, query.newest)))
     return Response(text, media_type="text/html", headers={"Content-Security-Policy": f"{POLICY}; frame-ancestors 'none'"})
 
 
 @router.get("/coverage", response_model=CoverageOut)
-def get_coverage(request: Request, query: Asked) -> CoverageOut:
+def get_coverage(request: Request, query: Asked) -> Response:
     """Judge the newest answers: how often each level was passed, by stratum, over time, while running, and for plans."""
-    with _reading(request) as (reader, commit):
-        return reporting.coverage(Scores(reader, commit, query.newest))
+    return told(request, query, lambda reader, commit: reporting.coverage(Scores(reader, commit, query.newest)))
 
 
 @router.get("/sharpness", response_model=SharpnessOut)
-def get_sharpness(request: Request, query: Asked) -> SharpnessOut:
+def get_sharpness(request: Request, query: Asked) -> Response:
     """Score the same answers beside simple forecasts: proper scores, widths, and how far median and mean were off."""
-    with _reading(request) as (reader, commit):
-        return reporting.sharpness(Scores(reader, commit, query.newest))
+    return told(request, query, lambda reader, commit: reporting.sharpness(Scores(reader, commit, query.newest)))
 
 
 @router.get("/support", response_model=SupportReportOut)
-def get_support(request: Request, query: Asked) -> SupportReportOut:
+def get_support(request: Request, query: Asked) -> Response:
     """Tell what the newest answers rested on, whether or not their phases have begun."""
-    with _reading(request) as (reader, commit):
-        return reporting.support(Scores(reader, commit, query.newest))
+    return told(request, query, lambda reader, commit: reporting.support(Scores(reader, commit, query.newest)))
 
 
 @router.get("/drift", response_model=DriftOut)
-def get_drift(request: Request) -> DriftOut:
+def get_drift(request: Request) -> Response:
     """List drift found and what followed, and what differs between the newest profiles of each host."""
-    with _reading(request) as (reader, commit):
-        return reporting.drift(reader, commit)
+    return told(request, None, reporting.drift)
 
 
-@contextmanager
-def _reading(request: Request) -> Iterator[tuple[Reader, int]]:
-    """A reader and the newest commit."""
-    store = running(request).store
-    commit = store.last_commit
-    with store.reader() as reader:
-        yield reader, commit
+def told(request: Request, query: BaseModel | None, report: Callable[[Reader, int], BaseModel]) -> Response:
+    """A report as of the newest commit, as JSON."""
+    text = _kept(request, query, lambda reader, commit: report(reader, commit).model_dump_json())
+    return Response(text, media_type="application/json")
+
+
+def _kept(request: Request, query: BaseModel | None, make: Callable[[Reader, int], str]) -> bytes:
+    """What a call tells of the newest commit, made only where it was not asked before."""
+    at = running(request)
+    commit = at.store.last_commit
+
+    def made() -> bytes:
+        with at.store.reader() as reader:
+            return make(reader, commit).encode()
+
+    asked = query.model_dump_json() if query is not None else ""
+    return at.kept.text(commit, (request.scope["route"].path, asked), made)

@@ -8,10 +8,12 @@ from functools import partial
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request
+from fastapi.responses import Response
 
 from service import shadow
 from service.http.limits import body_of
 from service.http.openapi import takes
+from service.http.routes.reports import told
 from service.http.running import running
 from service.logged import logged
 from service.shadow_schemas import LoggedOut, PromotionIn, PromotionOut, ShadowOut, ShadowQuery, ShadowRequest, WithdrawalIn
@@ -49,11 +51,9 @@ async def post_forecasts(request: Request) -> LoggedOut:
 
 
 @router.get("/reports/shadow", response_model=ShadowOut)
-def get_shadow(request: Request, query: Annotated[ShadowQuery, Query()]) -> ShadowOut:
+def get_shadow(request: Request, query: Annotated[ShadowQuery, Query()]) -> Response:
     """Compare those who do not answer with what was served: by how much, how surely, and what the rule says."""
-    store = running(request).store
-    with store.reader() as reader:
-        return shadow.report(reader, store.last_commit, query.newest)
+    return told(request, query, lambda reader, commit: shadow.report(reader, commit, query.newest))
 
 
 @router.post("/promotions", response_model=PromotionOut, openapi_extra=takes(PromotionIn, PROMOTION))
