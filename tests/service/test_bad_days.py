@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,11 +23,14 @@ from service.upkeep import Upkeep
 from telemetry.store import writer
 from telemetry.store.file import Store
 from tests.calibrate.test_profile import PROBE, granted
-from tests.service.living import Living
+from tests.service.living import Living, Served
 
 TESTS = Path(__file__).resolve().parents[1]
 BAD_DAYS = {
-    "unknown host or model": ["service/test_http_plans.py::test_an_unseen_host_is_shadow_and_certifies_nothing"],
+    "unknown host or model": [
+        "service/test_http_answers.py::test_an_unseen_context_is_answered_from_its_parents_and_says_so",
+        "service/test_http_plans.py::test_an_unseen_host_is_shadow_and_certifies_nothing",
+    ],
     "unknown phase": ["service/test_http_plans_refused.py::test_a_phase_nobody_ever_finished_is_named"],
     "an id asked for by name": ["service/test_http_refusals.py::test_an_attempt_asked_for_by_name_must_be_known"],
     "no data at all": ["service/test_http_refusals.py::test_nothing_known_is_a_problem_that_says_what_to_ingest"],
@@ -43,6 +48,7 @@ BAD_DAYS = {
     "file locked by another process": [
         "telemetry/test_store_opening.py::test_another_process_is_refused_while_the_owner_lives_and_welcome_afterwards",
         "service/test_cli.py::test_exit_codes_are_those_the_help_tells",
+        "service/test_bad_days.py::test_a_second_server_names_the_first_and_ends_at_once",
     ],
     "disk full": [
         "service/test_bad_days.py::test_on_a_full_disk_events_are_507_and_questions_go_on",
@@ -105,6 +111,15 @@ def test_on_a_full_disk_events_are_507_and_questions_go_on(tmp_path: Path, monke
     assert "bytes free" in refused.json()["got"]
     assert (200, "service") == (answered.status_code, answered.json()["answers"][0]["phase"])
     assert {"new"} == {one["result"] for one in taken.json()["events"]}
+
+
+def test_a_second_server_names_the_first_and_ends_at_once(served: Served) -> None:
+    command = [sys.executable, "-m", "service.cli.main", "serve", "--store", str(served.store), "--port", "0"]
+    second = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert (3, "") == (second.returncode, second.stdout)
+    told = re.findall(rf"-> process {served.process.pid} .*ask the API at {re.escape(served.url)}", second.stderr)
+    assert 1 == len(told), "it says so once, and does not try again"
+    assert 200 == httpx.get(f"{served.url}/healthz").status_code
 
 
 def test_a_driver_gone_in_a_run_leaves_a_profile_marked_partial_and_the_host_serves(
