@@ -47,6 +47,7 @@ class Told:
 
     plan: Planned
     probability: float
+    said: float
     lower: float
     holds: bool
     median_s: float
@@ -71,7 +72,7 @@ def answers(family: str, asked: PlanWorld, seed: int) -> Iterator[Told]:
             continue
         over = [told for told in open_plans if told.plan.over_s <= plan.asked_s]
         for told in sorted(over, key=lambda told: told.plan.over_s):
-            reliability = reliability.after(told.probability, met=told.plan.met)
+            reliability = reliability.after(told.probability, met=told.plan.met, said=told.said)
             open_plans.remove(told)
         assert replay.learner.model is not None, "plans are asked after a history"
         told = _told(plan, Serving(replay.learner.model, "truth"), reliability)
@@ -81,9 +82,11 @@ def answers(family: str, asked: PlanWorld, seed: int) -> Iterator[Told]:
 
 def _told(plan: Planned, serving: Serving, reliability: Reliability) -> Told:
     question = ChanceQuestion(plan.stages, plan.deadline_s, LEVEL, key(plan.first, "plan"))
-    occasion = Occasion("truth", ("answer",), 0, 0, reliability.calibration_se, above_se=reliability.above_se)
+    turn = reliability.turnout.turn
+    occasion = Occasion("truth", ("answer",), 0, 0, reliability.calibration_se, above_se=reliability.above_se, turn=turn)
     body = orjson.loads(ask_chances(serving, [question], occasion)[0].body)
-    return Told(plan, body["probability"], body["lower"], body["verdict"] == Verdict.HOLDS, body["completion_s"][0])
+    held = body["verdict"] == Verdict.HOLDS
+    return Told(plan, body["probability"], body["probability_said"], body["lower"], held, body["completion_s"][0])
 
 
 def planned(found: list[Told]) -> dict[str, float]:

@@ -12,6 +12,7 @@ from pydantic import TypeAdapter
 from predictors.contexts import REMEMBERED, Context
 from predictors.plans.forecast_need import Forecast
 from predictors.plans.graph import StageKind
+from predictors.plans.turn import AS_SAID, Turn
 from telemetry.ledger import PlanAnswer
 
 
@@ -68,7 +69,8 @@ class LatestStartQuestion:
 class Occasion:
     """What a request adds: identities, time, seed, and how far earlier answers of the kind were off.
 
-    `calibration_se` counts from below, where they said too much, `above_se` from above; None: the same.
+    `calibration_se` counts from below, where they said too much, `above_se` from above; None: the same. `turn` is what chances
+    are turned by first.
     """
 
     request_id: str
@@ -78,6 +80,7 @@ class Occasion:
     calibration_se: float
     cvar_level: float | None = None
     above_se: float | None = None
+    turn: Turn = AS_SAID
 
 
 CompositeQuestion = ChanceQuestion | LatestStartQuestion
@@ -97,6 +100,7 @@ def kept(question: CompositeQuestion, occasion: Occasion) -> str:
     if "load" in asked:
         asked["load"] = _stage_given(asked["load"])
     asked |= {"seed": occasion.seed, "cvar_level": occasion.cvar_level, "above_se": occasion.above_se}
+    asked |= {} if occasion.turn == AS_SAID else {"turn": [*occasion.turn]}
     return orjson.dumps(asked, default=_given, option=orjson.OPT_PASSTHROUGH_DATACLASS).decode()
 
 
@@ -134,7 +138,12 @@ def _context_json(context: Context) -> orjson.Fragment:
 
 def asked_again(row: PlanAnswer) -> tuple[CompositeQuestion, Occasion]:
     """The question and occasion of a ledger row: with the same model they give the same answer, to the byte."""
-    told = orjson.loads(row.asked)
+    told, turn = orjson.loads(row.asked), turn_of(row)
     ids, cvar_level, above_se = (row.answer_id,), told["cvar_level"], told.get("above_se")
-    occasion = Occasion(row.request_id, ids, row.made_ns, told["seed"], row.calibration_se, cvar_level, above_se)
+    occasion = Occasion(row.request_id, ids, row.made_ns, told["seed"], row.calibration_se, cvar_level, above_se, turn)
     return _READ[row.question].validate_json(row.asked), occasion
+
+
+def turn_of(row: PlanAnswer) -> Turn:
+    """What the chance of a ledger row was turned by."""
+    return Turn(*orjson.loads(row.asked).get("turn", AS_SAID))

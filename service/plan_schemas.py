@@ -235,7 +235,8 @@ class ChanceOut(BaseModel):
     attempt_id: str | None
     deadline_s: float
     level: float
-    probability: float
+    probability: Annotated[float, Field(description="Turned by how earlier chances came out.")]
+    probability_said: Annotated[float, Field(description="What scenarios say, before it is turned.")]
     mc_se: Annotated[float, Field(description="Standard error from drawing.")]
     calibration_se: Annotated[float, Field(description="Standard error from how earlier answers of this kind turned out.")]
     evidence_se: Annotated[float, Field(description="Standard error from how few outcomes the stages were learned from.")]

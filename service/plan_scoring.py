@@ -6,7 +6,10 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from calibrate.evidence.reliability import Reliability
+from service.plan_questions import turn_of
 from service.scoring import NEWEST
 from telemetry import asof
 from telemetry.ledger import PlanAnswer, PlanOutcome
@@ -144,7 +147,7 @@ def with_corrections(before: Reliability, found: Sequence[Correction]) -> Reliab
     """How chances turned out, once these outcomes are other than they seemed."""
     for one in found:
         if one.answer.question == "chance" and one.before.met is not None:
-            before = before.without(one.answer.probability, met=one.before.met)
+            before = before.without(one.answer.probability, met=one.before.met, said=_said(one.answer))
     return with_outcomes(before, [(one.answer, one.now) for one in found if one.now is not None])
 
 
@@ -152,5 +155,10 @@ def with_outcomes(before: Reliability, scored: Iterable[tuple[PlanAnswer, PlanOu
     """How chances turned out, with these; outcomes left open by censoring tell nothing."""
     for answer, outcome in scored:
         if answer.question == "chance" and outcome.met is not None:
-            before = before.after(answer.probability, met=outcome.met)
+            before = before.after(answer.probability, met=outcome.met, said=_said(answer))
     return before
+
+
+def _said(answer: PlanAnswer) -> float:
+    """What scenarios said of a chance before it was turned."""
+    return float(turn_of(answer).back(np.array(answer.probability)))

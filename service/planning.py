@@ -58,6 +58,7 @@ def ask_chances(serving: Serving | None, questions: Sequence[ChanceQuestion], oc
         behind=[found.behind(rows) for rows in found.rows],
         cvar_level=occasion.cvar_level,
         bend=found.serving.model.dependence.bend,
+        turn=occasion.turn,
     )
     return [_chance(found, q, answer, occasion, i) for i, (q, answer) in enumerate(zip(questions, answers, strict=True))]
 
@@ -74,6 +75,7 @@ def _chance(found: Known, q: ChanceQuestion, answer: Chance, occasion: Occasion,
         "deadline_s": q.deadline_s,
         "level": q.level,
         "probability": answer.probability,
+        "probability_said": answer.said,
         "mc_se": answer.mc_se,
         "calibration_se": answer.calibration_se,
         "evidence_se": answer.evidence_se,

@@ -6,6 +6,9 @@ failure or cancellation by d is not a completion. Scenarios are added until the 
 tenth of 1 - level, or of the distance to the level where that is more. A plan's answer depends on nothing else in the batch, to
 the last bit.
 
+Where earlier chances came out otherwise than said, the answer is turned accordingly (`turn`), never above the chance of
+completing.
+
 A law learned from n outcomes is known no better than a share of them: the chance of a plan of independent stages, each learned
 from n of its own, has a variance of at most p (1 - p) / n (Hoeffding's, of a U-statistic). Its root stands beside other errors.
 """
@@ -29,6 +32,7 @@ from predictors.joint.quantile_table import Timings
 from predictors.joint.streams import REPLICATES, lattice
 from predictors.plans.batches import Batch, batch_of, last_of
 from predictors.plans.graph import Plan, Shape, by_shape
+from predictors.plans.turn import AS_SAID, Turn
 from telemetry.errors import BadField
 
 ONE_SIDED = 1.64
@@ -54,12 +58,14 @@ class Verdict(StrEnum):
 class Chance(NamedTuple):
     """Answer for one plan.
 
-    `probability` is P(completed by the deadline); `lower` takes 1.64 standard errors from it, of Monte Carlo, calibration and
-    evidence together. Times are in s from now, given completion: quantiles at COMPLETION_LEVELS, E[(C - d)+], and the mean of the
-    worst 1 - cvar_level where asked for. `sum_of_p95_s` is what adding up each stage's own p95 would say, for comparison.
+    `probability` is P(completed by the deadline), `said` the same before it was turned by how earlier ones came out; `lower`
+    takes 1.64 standard errors from it, of Monte Carlo, calibration and evidence together. Times are in s from now, given
+    completion: quantiles at COMPLETION_LEVELS, E[(C - d)+], and the mean of the worst 1 - cvar_level where asked for.
+    `sum_of_p95_s` is what adding up each stage's own p95 would say, for comparison.
     """
 
     probability: float
+    said: float
     mc_se: float
     calibration_se: float
     evidence_se: float
@@ -86,6 +92,7 @@ class _Question:
     above_se: Array
     behind: Array
     cvar_level: float | None
+    turn: Turn
 
 
 def chances(
@@ -101,15 +108,16 @@ def chances(
     cvar_level: float | None = None,
     most_scenarios: int = SCENARIOS[-1],
     bend: Bend | None = None,
+    turn: Turn = AS_SAID,
 ) -> list[Chance]:
     """One answer per plan, in order.
 
     deadline_s (s from now), level, calibration_se, above_se (its like if None) and behind, the outcomes (count) that a plan's
     laws were learned from, are scalars or (n_plans,); most_scenarios, 256 or more, caps the effort; bend is how setup and service
-    of an attempt hang together beyond their correlation.
+    of an attempt hang together beyond their correlation; turn is what chances are turned by.
     """
     above = calibration_se if above_se is None else above_se
-    question = _question(len(plans), deadline_s, level, calibration_se, above, behind, cvar_level)
+    question = _question(len(plans), deadline_s, level, calibration_se, above, behind, cvar_level, turn)
     answers: dict[int, Chance] = {}
     for shape, places in by_shape(plans):
         left = places
@@ -135,6 +143,7 @@ def _question(
     above_se: ArrayLike,
     behind: ArrayLike,
     cvar_level: float | None,
+    turn: Turn,
 ) -> _Question:
     """Broadcast and check what was asked."""
     deadline, levels, error, above, known = (
@@ -151,7 +160,7 @@ def _question(
         raise BadField("behind", behind, "give counts of 0 or more")
     if cvar_level is not None and not 0.0 < cvar_level < 1.0:
         raise BadField("cvar_level", cvar_level, "give a level between 0 and 1")
-    return _Question(deadline, levels, error, above, known, cvar_level)
+    return _Question(deadline, levels, error, above, known, cvar_level, turn)
 
 
 def _answer(batch: Batch, question: _Question, n_scenarios: int) -> list[Chance]:
@@ -195,8 +204,9 @@ def _evidence_se(probability: Array, behind: Array) -> Array:
 
 def _summary(batch: Batch, question: _Question, met: Array, total_s: Array) -> list[Chance]:
     """Reduce scenarios to answers, plan by plan."""
-    complete = batch.p_complete
-    probability, mc_se = complete * met.mean(axis=1), complete * _mc_se(batch.shape, met)
+    complete, turn = batch.p_complete, question.turn
+    said = complete * met.mean(axis=1)
+    probability, mc_se = np.minimum(turn.of(said), complete), turn.spread(said, complete * _mc_se(batch.shape, met))
     calibration_se, level = question.calibration_se[batch.places], question.level[batch.places]
     evidence_se = _evidence_se(probability, question.behind[batch.places])
     other_se = np.hypot(mc_se, evidence_se)
@@ -206,6 +216,7 @@ def _summary(batch: Batch, question: _Question, met: Array, total_s: Array) -> l
     ordered = np.sort(total_s, axis=1)
     columns = (
         probability.tolist(),
+        said.tolist(),
         mc_se.tolist(),
         calibration_se.tolist(),
         evidence_se.tolist(),

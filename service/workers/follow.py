@@ -189,7 +189,7 @@ class Following:
                 now = {**lineup.running, **{key: record and attempt_of(record) for key, record in told.items()}}
                 lineup.running = {key: attempt for key, attempt in now.items() if attempt is not None}
             case Kind.RELIABILITY:
-                lineup.reliability = {name: Reliability(**known) for name, known in told.items()}
+                lineup.reliability = {name: Reliability.of(known) for name, known in told.items()}
             case Kind.BEAT:
                 self._owner_commit = told["commit"]
                 self._serve_as(told["answers_as"])

@@ -7,13 +7,17 @@ from dataclasses import replace
 from itertools import permutations
 from typing import Any
 
+import numpy as np
+import orjson
 import pytest
 
 from calibrate.evidence.reliability import Reliability
+from calibrate.evidence.turnout import NOTHING
+from predictors.plans.turn import AS_SAID, Turn
 from predictors.synthetic import Run, World, runs
-from service.plan_questions import ChanceQuestion, LatestStartQuestion, PlannedStage
-from service.plan_scoring import WaitingPlans, with_outcomes
-from service.planning import ask_chances, ask_latest_starts
+from service.plan_questions import ChanceQuestion, LatestStartQuestion, PlannedStage, turn_of
+from service.plan_scoring import Correction, WaitingPlans, with_corrections, with_outcomes
+from service.planning import ask_again, ask_chances, ask_latest_starts
 from telemetry import asof
 from telemetry.ledger import PlanAnswer, PlanOutcome
 from telemetry.store.batch import Batch
@@ -29,7 +33,7 @@ SURE = World(failure_mean_s=None, cancel_mean_s=None)
 
 def answer(question: str = "chance", **other: Any) -> PlanAnswer:
     """A ledger row of which only what decides its outcome matters."""
-    decides = {"answer_id": "x", "question": question, "attempt_id": "a", "needed_by": [], "made_ns": MADE_NS}
+    decides = {"answer_id": "x", "question": question, "attempt_id": "a", "needed_by": [], "made_ns": MADE_NS, "asked": "{}"}
     return PlanAnswer.model_construct(**(decides | {"deadline_s": 2.0, "probability": 0.9} | other))
 
 
@@ -133,6 +137,23 @@ def test_reliability_takes_chances_that_were_decided_and_nothing_else() -> None:
     assert 0.09 + 0.24 == pytest.approx(found.variance)
 
 
+def test_a_chance_is_counted_as_scenarios_said_it_and_as_it_was_answered() -> None:
+    turn = Turn(-0.5, 0.8)
+    row = answer(probability=float(turn.of(np.array(0.96))), asked=orjson.dumps({"turn": [*turn]}).decode())
+    missed = PlanOutcome(answer_id="x", actual_s=9.0, ended="completed", met=False)
+    found = with_outcomes(Reliability(), [(row, missed)])
+    assert -row.probability == found.gap
+    assert NOTHING.after(0.96, met=False) == found.turnout
+    met = replace_outcome(missed)
+    again = with_corrections(found, [Correction(row, missed, met)])
+    assert NOTHING.after(0.96, met=True) == again.turnout
+
+
+def replace_outcome(missed: PlanOutcome) -> PlanOutcome:
+    """The same plan, now known to have been in time."""
+    return missed.model_copy(update={"actual_s": 1.0, "met": True})
+
+
 @pytest.fixture
 def taught(living: Living) -> Living:
     living.send(runs(60, seed=2, world=SURE))
@@ -186,6 +207,31 @@ def test_outcomes_are_joined_through_the_store_and_widen_or_narrow_the_next_answ
     assert expected.n == 6
     assert expected.calibration_se == pytest.approx(taught.lineup.reliability_of("chance").calibration_se)
     assert expected.calibration_se == pytest.approx(ask_chance(taught, runs(1, seed=6)[0], 1.0).calibration_se)
+
+
+def test_a_turned_chance_is_kept_with_its_turn_and_comes_out_again(taught: Living) -> None:
+    run, turn = runs(1, seed=5, world=SURE)[0], Turn(-0.5, 0.8)
+    question = ChanceQuestion(plain(context_of(run)), run.setup_s + run.service_s, 0.9, "key")
+    serving = taught.lineup.serving
+    assert serving is not None
+    as_said, turned = (ask_chances(serving, [question], replace(occasion(), turn=by))[0] for by in (AS_SAID, turn))
+    told, before = orjson.loads(turned.body), orjson.loads(as_said.body)
+    assert before["probability"] == before["probability_said"] == told["probability_said"]
+    assert min(float(turn.of(np.array(before["probability"]))), told["p_complete"]) == pytest.approx(told["probability"])
+    assert told["probability"] < before["probability"]
+    assert turn == turn_of(turned.row)
+    assert turned == ask_again(serving, turned.row)
+
+
+def test_plans_that_keep_missing_are_answered_less_likely(taught: Living) -> None:
+    made = runs(40, seed=5, world=SURE)
+    for i, run in enumerate(made):
+        ask_chance(taught, run, (run.setup_s + run.service_s) * 0.99, f"c-{i}")
+    taught.send(made)
+    taught.settle()
+    known = taught.lineup.reliability_of("chance")
+    assert 40 == known.n
+    assert known.turnout.turn.of(np.array(0.9)) < 0.8
 
 
 def test_more_answers_than_a_ledger_batch_all_find_their_outcome(taught: Living) -> None:

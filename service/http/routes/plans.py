@@ -127,7 +127,8 @@ async def post_scenarios(request: Request) -> Response:
 
 def _occasion(at: Answering, question: str, n: int, seed: int, cvar_level: float | None = None) -> Occasion:
     known, ids = at.lineup.reliability_of(question), tuple(uuid7() for _ in range(n))
-    return Occasion(request_id(), ids, time.time_ns(), seed, known.calibration_se, cvar_level, known.above_se)
+    turn = known.turnout.turn
+    return Occasion(request_id(), ids, time.time_ns(), seed, known.calibration_se, cvar_level, known.above_se, turn)
 
 
 async def _asked(
