@@ -35,7 +35,10 @@ def calibrate(
     ] = "hold",
     patience: Annotated[float, typer.Option(min=0, help="How long a probe may be held before the run ends, s.")] = 30.0,
     yield_to: Annotated[list[str] | None, typer.Option(help="A process, by name or id, whose work is never disturbed.")] = None,
-    peer: Annotated[str | None, typer.Option(help="HOST:PORT that the network probe measures to.")] = None,
+    peer: Annotated[
+        str | None,
+        typer.Option(help="HOST:PORT of a peer of the network probe. The README tells how one is started on another host."),
+    ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Tell what would run, for how long, touching what.")] = False,
     store: StoreOption = None,
     json: JsonOption = False,
