@@ -5,6 +5,9 @@ its group is there more often because too little was known of it. So every outco
 been at each of AGES times what is typical, u = (F(y) - F(e)) / (1 - F(e)), and by group, age and quarter of the answer used up
 by then, F(e), these are recalibrated as the whole answer is (`calibrate.conformal.pit`). Between two ages the two curves are
 mixed; towards age zero nothing is changed, so that a row asked as it starts is answered as one that has not started.
+
+Answers improve while they are learned, and few rows grow old: how rows lay in the answers of long ago would be remembered for too
+long. So besides, what came in when m outcomes of the phase were known weighs (m / n)^LEARNED once n are.
 """
 
 from __future__ import annotations
@@ -32,8 +35,10 @@ MEMORY = 200
 """Outcomes over which the mean of log times reaches back."""
 WIDER = 10.0
 """Outcomes that the wider group's mean weighs."""
-PSEUDO = 30.0
+PSEUDO = 15.0
 """Outcomes that the wider node's histogram weighs."""
+LEARNED = 2.0
+"""Power of the share of outcomes known then in how much a row placed then weighs now."""
 KEPT = 0.5 ** (1.0 / HALF_LIFE)
 PLACES = tuple(GROUPS.index(name) for name in ("phase", "family", "host+family"))
 
@@ -50,12 +55,14 @@ class Typical:
 class Reached:
     """A node's decayed outcomes by age: how many, shape (len(AGES),), and by age and bin, (len(AGES), len(WIDTHS)).
 
-    `counts` are of rows that ended in a bin, `lost` of rows of which no more is known than that they left it running.
+    `counts` are of rows that ended in a bin, `lost` of rows of which no more is known than that they left it running. `upto`
+    (len(AGES),) tells how many outcomes of the phase were known when each age last changed, 0 where nobody told.
     """
 
     n: Array
     counts: Array
     lost: Array
+    upto: Array = field(default_factory=lambda: np.zeros(len(AGES)))
 
     @classmethod
     def of_none(cls) -> Reached:
@@ -64,14 +71,19 @@ class Reached:
 
     def copy(self) -> Reached:
         """The same in arrays of its own."""
-        return Reached(self.n.copy(), self.counts.copy(), self.lost.copy())
+        return Reached(self.n.copy(), self.counts.copy(), self.lost.copy(), self.upto.copy())
 
-    def shrunk(self, age: int, parent: Array) -> Array:
+    def kept(self, now: int) -> Array:
+        """What is left of each age's weight now that so many outcomes of the phase are known, shape (len(AGES),)."""
+        return np.where(self.upto > 0.0, self.upto / max(now, 1), 1.0) ** LEARNED
+
+    def shrunk(self, age: int, parent: Array, now: int) -> Array:
         """Shares by bin at an age, shape (len(WIDTHS),), the parent's weighing PSEUDO outcomes."""
-        counts = self.counts[age] + PSEUDO * parent
+        kept = self.kept(now)[age]
+        counts = kept * self.counts[age] + PSEUDO * parent
         if not self.lost[age].any():
-            return np.asarray(counts / (self.n[age] + PSEUDO))
-        return lasting(counts, self.lost[age])
+            return np.asarray(counts / (kept * self.n[age] + PSEUDO))
+        return lasting(counts, kept * self.lost[age])
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,11 +150,12 @@ class Ages:
 
     def _summed(self, path: Sequence[str], age: int) -> Array:
         """Cumulative share at EDGES for a path of nodes."""
-        share = WIDTHS
+        share, known = WIDTHS, self.typical.get(path[0])
+        now = 0 if known is None else known.n
         for key in path:
             node = self.nodes.get(key)
             if node is not None:
-                share = node.shrunk(age, share)
+                share = node.shrunk(age, share, now)
         cumulative = np.append(0.0, np.cumsum(share))
         return np.asarray(cumulative / cumulative[-1])
 
@@ -157,10 +170,11 @@ class Ages:
                     n = known.n + 1
                     typical[key] = Typical(n, known.mean + (math.log(one.duration_s) - known.mean) / min(n, MEMORY))
             if len(one.u):
-                self._place(one, nodes)
+                phase = typical.get(one.groups[0]) or self.typical.get(one.groups[0]) or Typical(0, 0.0)
+                self._place(one, nodes, phase.n)
         return Ages(self.typical.having(typical), self.nodes.having(nodes))
 
-    def _place(self, one: Lasted, nodes: dict[str, Reached]) -> None:
+    def _place(self, one: Lasted, nodes: dict[str, Reached], now: int) -> None:
         """Counts a row at the ages it reached. Arrays of `nodes` are of this step alone, and changed in place."""
         column = np.minimum(np.searchsorted(EDGES, one.u, side="right") - 1, len(WIDTHS) - 1)
         reached: dict[str, list[int]] = {group: list(range(len(one.u))) for group in one.groups}
@@ -172,8 +186,11 @@ class Ages:
                 known = self.nodes.get(key)
                 node = nodes[key] = known.copy() if known is not None else Reached.of_none()
             there = slice(ages[0], ages[-1] + 1)  # F(e) grows with age, so what lies in a quarter lies together
-            for held in (node.n, node.counts, node.lost):
-                held[there] *= KEPT
+            kept = KEPT * node.kept(now)[there]
+            node.n[there] *= kept
+            node.counts[there] *= kept[:, None]
+            node.lost[there] *= kept[:, None]
+            node.upto[there] = now
             (node.counts if one.ended else node.lost)[ages, column[ages]] += 1.0
             if one.ended:
                 node.n[there] += 1.0
