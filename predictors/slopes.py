@@ -1,8 +1,11 @@
 """How log time moves with the numbers of a context: slopes, partially pooled over state, family and model.
 
-Features are log(1 + size_in), log(batch) and log(1 + corunners), in natural log units. Work over rate has slope 1 there, a
-fixed overhead slope 0, so a normal prior of unit variance on the common slope needs no scaling by the data's spread: a
-feature that barely varied stays near 0 instead of blowing up. Groups deviate by b_g ~ N(0, tau^2), tau^2 from the data.
+Features are log(batch), log(1 + size_in), log(1 + corunners) and log(1 + corunners / MANY), in natural log units. Work over rate
+has slope 1 there, a fixed overhead slope 0, so a normal prior of unit variance on the common slope needs no scaling by the data's
+spread: a feature that barely varied stays near 0 instead of blowing up. Groups deviate by b_g ~ N(0, tau^2), tau^2 from the data.
+
+Slope 1 in the third says that each co-runner adds as much as the work itself, in the fourth that MANY of them do. Both together
+learn how the slow-down bends: by the third alone, a host that is busy as a rule would be too fast by far when it is idle.
 """
 
 from __future__ import annotations
@@ -12,11 +15,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from predictors.contexts import NUMBERS, Context
+from predictors.contexts import Context
 from predictors.distribution import Array
 from predictors.effects import Fields, Ints, Label, label, summed
 
 LEVELS: tuple[Fields, ...] = ((), ("state",), ("family",), ("family", "model"))
+MANY = 8.0
+"""Co-runners that take as much together as the work itself, where the fourth feature has slope 1."""
 MOST = 0.25
 """Largest tau^2: slopes lie between an overhead's 0 and a rate's 1, so groups differ by one half or so."""
 
@@ -25,8 +30,8 @@ MOST = 0.25
 class Level:
     """Slopes of the groups of one key. The last row of each array is for groups never seen.
 
-    `centre` and `slope` have shape (n_groups + 1, n_numbers), `covariance` (n_groups + 1, n_numbers, n_numbers);
-    `variance` is tau^2 per number.
+    `centre` and `slope` have shape (n_groups + 1, n_features), `covariance` (n_groups + 1, n_features, n_features);
+    `variance` is tau^2 per feature. Levels from earlier files have no fourth feature.
     """
 
     key: Fields
@@ -49,7 +54,7 @@ class Slopes:
         return np.array(found, dtype=np.int64).reshape(len(self.levels), len(contexts))
 
     def effect(self, x: Array, codes: Ints) -> tuple[Array, Array]:
-        """Sum of the slopes' effects and its variance, each of shape (n_contexts,); x has shape (n_numbers, n_contexts)."""
+        """Sum of the slopes' effects and its variance, each of shape (n_contexts,); x has shape (n_features, n_contexts)."""
         total, variance = np.zeros(x.shape[1]), np.zeros(x.shape[1])
         for level, code in zip(self.levels, codes, strict=True):
             used = np.flatnonzero(level.variance)
@@ -62,14 +67,14 @@ class Slopes:
 
 
 def features(contexts: Sequence[Context]) -> Array:
-    """Numbers of each context in log units, shape (n_numbers, n_contexts); NaN where unknown or no number of anything."""
+    """Numbers of each context in log units, shape (n_features, n_contexts); NaN where unknown or no number of anything."""
     table = np.array(
         [[np.nan if v is None else v for v in (c.batch, c.size_in, c.corunners)] for c in contexts], dtype=np.float64
     )
-    table = table.reshape(len(contexts), len(NUMBERS)).T
+    table = table.reshape(len(contexts), 3).T
     batch = np.where(table[0] > 0.0, table[0], np.nan)
     size_in, corunners = np.where(table[1:] >= 0.0, table[1:], np.nan)
-    return np.stack([np.log(batch), np.log1p(size_in), np.log1p(corunners)])
+    return np.stack([np.log(batch), np.log1p(size_in), np.log1p(corunners), np.log1p(corunners / MANY)])
 
 
 def start(contexts: Sequence[Context], x: Array) -> tuple[Slopes, Ints]:
