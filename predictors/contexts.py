@@ -6,7 +6,7 @@ The path is the one definition of strata: hazards shrink along it, later the rec
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -117,7 +117,7 @@ def judged_path(context: Context, phase: str, novel: int) -> tuple[str, ...]:
     """Nodes, root to leaf, in which it is learned who answers best and how true answers are.
 
     Novelty comes first: what to do for things never seen is learned from earlier things never seen. `novel` PLACED learns from
-    earlier hosts that were placed by their rates, and from all work of the phase while there were none.
+    earlier hosts that were placed by their rates; who answers best, from all work of the phase while there were none.
     """
     kind, seen = f"novelty {novel}", "seen" if novel else "new"
     if novel == PLACED:
@@ -133,6 +133,15 @@ def judged_path(context: Context, phase: str, novel: int) -> tuple[str, ...]:
         f"{host} {model}",
         f"{phase}#{context.configuration()}",
     )
+
+
+def judges_from(path: Sequence[str]) -> int:
+    """Depth of the first node of a judged path by which levels are recalibrated: 0, but 1 for a host that its rates place.
+
+    The phase as a whole has learned by how much answers miss that rest on history. How far a placed host may lie from its place
+    is part of its answer, measured on hosts left out: made up for once more it would be answered too long.
+    """
+    return 1 if path[1] == f"{path[0]} placed" else 0
 
 
 def _octave(value: float | None) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from calibrate.conformal.pit import Recalibration
-from predictors.contexts import JUDGED
+from predictors.contexts import JUDGED, judges_from
 from predictors.distribution import Checked
 
 LEVEL = 0.9
@@ -24,7 +24,7 @@ def checked(known: Recalibration, path: Sequence[str], claimed: float) -> Checke
     `claimed` is the level up to which the exact configuration's outcomes prove the answer.
     """
     some: Checked | None = None
-    for depth in reversed(range(len(path))):
+    for depth in reversed(range(judges_from(path), len(path))):
         node = known.nodes.get(path[depth])
         if node is None or node.n <= 0.0:
             continue

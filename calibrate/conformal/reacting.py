@@ -10,6 +10,7 @@ from calibrate.conformal.controlled import Controlled
 from calibrate.conformal.pit import Recalibration
 from calibrate.evidence.reactions import AMOUNT, Action, Reaction
 from calibrate.evidence.watching import Found
+from predictors.contexts import judges_from
 from predictors.distribution import GRID, Array
 
 MIDDLE = int(np.flatnonzero(GRID == 0.5)[0])
@@ -44,5 +45,5 @@ def spread(log_quantiles: Array, reactions: Mapping[Action, Reaction]) -> Array:
 
 def trusted(path: Sequence[str], reactions: Mapping[Action, Reaction]) -> Sequence[str]:
     """The part of a judged path whose recalibration is used: down to the parent of a node that keeps changing."""
-    parent = reactions.get(Action.PARENT)
-    return path if parent is None or parent.node not in path else path[: path.index(parent.node)]
+    parent, first = reactions.get(Action.PARENT), judges_from(path)
+    return path[first:] if parent is None or parent.node not in path else path[first : path.index(parent.node)]

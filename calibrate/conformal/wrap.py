@@ -192,7 +192,7 @@ class Calibrated:
         """Whether outcomes just told passed the quantile at LEVEL, by row; a bound below it tells nothing."""
         missed: dict[str, bool] = {}
         for one, placed in told:
-            asked = float(self.recalibration.asked(one.asked.path, np.array([LEVEL]))[0])
+            asked = float(self.recalibration.asked(trusted(one.asked.path, {}), np.array([LEVEL]))[0])
             if one.ended or placed.u > asked:
                 missed[one.key] = placed.u > asked
         return missed

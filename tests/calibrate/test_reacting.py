@@ -5,12 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from calibrate.conformal.checked import checked
 from calibrate.conformal.pit import Placed, Recalibration
 from calibrate.conformal.reacting import MIDDLE, discounted, spread, trusted
 from calibrate.evidence.drift import Alarm, Change
 from calibrate.evidence.reactions import AMOUNT, Action, Reaction
 from calibrate.evidence.watching import Found
-from predictors.distribution import GRID
+from predictors.contexts import PLACED, Context, judged_path
+from predictors.distribution import GRID, Checked
 
 PATH = ("root", "family", "host")
 
@@ -43,3 +45,16 @@ def test_answers_are_spread_about_their_median_in_log_time() -> None:
 def test_the_parent_answers_for_a_node_that_keeps_changing() -> None:
     assert ("root",) == trusted(PATH, reaction(Action.PARENT))
     assert PATH == trusted(PATH, reaction(Action.SHADOW)) == trusted(PATH, {})
+
+
+def test_hosts_placed_by_their_rates_are_not_judged_by_what_the_whole_phase_has_learned() -> None:
+    path = judged_path(Context(host="new", family="sort"), "service", PLACED)
+    assert path[1:] == trusted(path, {})
+    known = Recalibration().having([Placed(path[:1], (1.0,), 0.95)] * 300)
+    levels = np.array([0.5, 0.9])
+    assert (known.asked(path, levels) > 0.94).all()
+    assert levels.tolist() == pytest.approx(known.asked(trusted(path, {}), levels))
+    assert checked(known, path, 0.0) is None
+    own = known.having([Placed(path[:2], (1.0, 1.0), 0.95)] * 300)
+    assert (own.asked(trusted(path, {}), levels)[1:] > 0.94).all()
+    assert Checked("novelty", pytest.approx(own.nodes[path[1]].n), enough=True) == checked(own, path, 0.0)
