@@ -2,8 +2,8 @@
 
 Configurations come in order of the hash of their name. The first PROBES runs of every host in that order are its probes: its
 rate is the geometric mean, over them, of the time the configuration takes on the hosts of the history by its own. They are
-no part of its history where it is left out. The next runs are its own history, told one by one, and experts are fitted anew after
-as many outcomes as the service waits for. What comes after them is asked at every count, beside the same without any profile. The
+no part of its history where it is left out. The next runs are its own history, told one by one, and experts are fitted anew
+when the service would that has rested. What comes after them is asked at every count, beside the same without any profile. The
 floor is the error of somebody who knows the host's median factor on what is asked, and what configurations take elsewhere.
 """
 
@@ -26,6 +26,7 @@ from predictors.frames import Frame
 from predictors.model import Change
 from predictors.resources import NONE, Rates
 from predictors.settings import FitSettings
+from service.refit import enough
 from service.settings import Settings
 from telemetry.words import Ended
 
@@ -171,17 +172,24 @@ def judge(table: Table, host: str, *, profiled: bool) -> Judged:
     error, within, width = {}, {}, {}
     asked = own[COUNTS[-1] :]
     contexts, actual = [one.context for one in asked], np.array([one.time_s for one in asked])
+    since_fit = of_placed = 0
     for told in range(COUNTS[-1] + 1):
         if told:
+            since_fit, of_placed = since_fit + 1, of_placed + model.inner.rests_on_rates(own[told - 1].context, PHASE)
             known.append(own[told - 1])
             model = _told(model, own[told - 1], len(known))
-            if told % Settings.refit_outcomes == 0:
-                model = model.refounded(hazards.fit(_frame(known), len(known), FitSettings(), rates), None)
+            if enough(since_fit, of_placed, Settings.refit_outcomes):
+                model, since_fit, of_placed = _fitted(model, known, rates), 0, 0
         if told in COUNTS:
             middle, high = model.predict(contexts, [PHASE] * len(asked)).quantile(np.tile(LEVELS, (len(asked), 1))).T
             error[told], within[told] = _error(middle, actual), float(np.mean(actual <= high))
             width[told] = float(np.median(high / middle))
     return Judged(error, within, width)
+
+
+def _fitted(model: Calibrated, known: Sequence[Run], rates: Rates) -> Calibrated:
+    """The model over experts fitted anew."""
+    return model.refounded(hazards.fit(_frame(known), len(known), FitSettings(), rates), None)
 
 
 def _told(model: Calibrated, one: Run, commit: int) -> Calibrated:

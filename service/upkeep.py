@@ -8,14 +8,16 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 
+from calibrate.conformal.wrap import Calibrated
 from calibrate.evidence.reliability import Reliability
+from predictors.model import changes_of
 from service.contest import Contest
 from service.derive import Derived, derive, derived_to
 from service.engine import Serving
 from service.lineup import Lineup
 from service.noted import Noted
 from service.plan_scoring import WaitingPlans, corrected_batch, corrections, with_corrections, with_outcomes
-from service.refit import Fit, Refitter, caught_up, nicer, restored, succeeded
+from service.refit import Fit, Refitter, caught_up, folded, nicer, placed_outcomes, restored, succeeded
 from service.scoring import Waiting
 from service.settings import Settings
 from service.warming import Recent
@@ -163,7 +165,10 @@ class Upkeep:
         before = self._lineup.calibrated
         if before is not None:
             self._contest.learn(self._reader, commit)
-            self._contest.publish(Serving(caught_up(before.model, self._reader, commit), before.model_id))
+            changes = changes_of(asof.changes(self._reader, before.model.commit, commit))
+            if isinstance(before.model, Calibrated):
+                self._refitter.met(placed_outcomes(before.model, changes))
+            self._contest.publish(Serving(folded(before.model, changes), before.model_id))
         self._lineup.learned_to = commit
 
     def _swap(self) -> None:
