@@ -240,7 +240,9 @@ class ChanceOut(BaseModel):
     mc_se: Annotated[float, Field(description="Standard error from drawing.")]
     calibration_se: Annotated[float, Field(description="Standard error from how earlier answers of this kind turned out.")]
     evidence_se: Annotated[float, Field(description="Standard error from how few outcomes the stages were learned from.")]
-    lower: Annotated[float, Field(description="probability - 1.64 standard errors, all together.")]
+    lower: Annotated[
+        float, Field(description="The less of probability and probability_said, - 1.64 standard errors, all together.")
+    ]
     verdict: Literal["holds", "does_not_hold", "cannot_certify"]
     p_complete: float
     completion_levels: list[float]

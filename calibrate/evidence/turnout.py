@@ -21,7 +21,7 @@ EDGES = (0.01, 0.05, 0.15, 0.3, 0.5, 0.7, 0.8, 0.875, 0.925, 0.95, 0.97, 0.985, 
 """Between bins: where plans are refused or held, chances are told apart finely."""
 END = 1e-3
 """What is said nearer to 0 or 1 counts as said so near: scenarios do not tell more."""
-SHIFT_SD, STRETCH_SD = 0.5, 0.25
+SHIFT_SD, STRETCH_SD = 0.3, 0.15
 """Standard deviations of what is believed before any outcome."""
 STRETCHES = (0.25, 4.0)
 """Bounds of the stretch."""

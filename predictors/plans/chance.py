@@ -7,7 +7,7 @@ tenth of 1 - level, or of the distance to the level where that is more. A plan's
 the last bit.
 
 Where earlier chances came out otherwise than said, the answer is turned accordingly (`turn`), never above the chance of
-completing.
+completing. That is true on the whole, not of each plan: whatever is certified must hold of the chance as it was said as well.
 
 A law learned from n outcomes is known no better than a share of them: the chance of a plan of independent stages, each learned
 from n of its own, has a variance of at most p (1 - p) / n (Hoeffding's, of a U-statistic). Its root stands beside other errors.
@@ -59,8 +59,8 @@ class Chance(NamedTuple):
     """Answer for one plan.
 
     `probability` is P(completed by the deadline), `said` the same before it was turned by how earlier ones came out; `lower`
-    takes 1.64 standard errors from it, of Monte Carlo, calibration and evidence together. Times are in s from now, given
-    completion: quantiles at COMPLETION_LEVELS, E[(C - d)+], and the mean of the worst 1 - cvar_level where asked for.
+    takes 1.64 standard errors from the less of both, of Monte Carlo, calibration and evidence together. Times are in s from now,
+    given completion: quantiles at COMPLETION_LEVELS, E[(C - d)+], and the mean of the worst 1 - cvar_level where asked for.
     `sum_of_p95_s` is what adding up each stage's own p95 would say, for comparison.
     """
 
@@ -210,9 +210,10 @@ def _summary(batch: Batch, question: _Question, met: Array, total_s: Array) -> l
     calibration_se, level = question.calibration_se[batch.places], question.level[batch.places]
     evidence_se = _evidence_se(probability, question.behind[batch.places])
     other_se = np.hypot(mc_se, evidence_se)
-    lower = np.clip(probability - ONE_SIDED * np.hypot(other_se, calibration_se), 0.0, 1.0)
+    lower = np.clip(np.minimum(said, probability) - ONE_SIDED * np.hypot(other_se, calibration_se), 0.0, 1.0)
     certain = [Verdict.HOLDS if held else Verdict.CANNOT_CERTIFY for held in (lower >= level).tolist()]
-    refuted = (probability + ONE_SIDED * np.hypot(other_se, question.above_se[batch.places]) < level).tolist()
+    higher = np.maximum(said, probability) + ONE_SIDED * np.hypot(other_se, question.above_se[batch.places])
+    refuted = (higher < level).tolist()
     ordered = np.sort(total_s, axis=1)
     columns = (
         probability.tolist(),

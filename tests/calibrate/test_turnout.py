@@ -54,7 +54,7 @@ def test_it_is_what_a_logistic_regression_finds_where_outcomes_outweigh_the_prio
 
 @pytest.mark.parametrize(("shift", "stretch"), [(0.0, 1.0), (-1.0, 1.0), (0.0, 0.5), (0.6, 1.4)])
 def test_turned_chances_come_out_as_often_as_they_say(shift: float, stretch: float) -> None:
-    turn, later = after(*drawn(shift, stretch, 1_000, seed=1)).turn, drawn(shift, stretch, 5_000, seed=2)
+    turn, later = after(*drawn(shift, stretch, 2_000, seed=1)).turn, drawn(shift, stretch, 5_000, seed=2)
     said = np.array([one for one, _ in later])
     off = np.abs(turn.of(said) - expit(shift + stretch * logit(said)))
     assert off.mean() < 0.02
