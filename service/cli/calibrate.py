@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -18,10 +18,13 @@ from service.cli.token import served
 if TYPE_CHECKING:
     from service.client.sync import Client
     from service.host_schemas import CalibrationIn, CalibrationOut
+    from telemetry.store.batch import Batch
 
 STOPPED = 7
 """Exit code of a run that was stopped or lacks probes: what it measured is kept."""
 POLL_S = 0.3
+KEEPING_S = 10.0
+"""How long the store is waited for where another command holds it when the measuring is over, s."""
 Told = Callable[["CalibrationOut"], None]
 
 
@@ -110,7 +113,7 @@ def _here(path: Path, asked: CalibrationIn, told: Told) -> CalibrationOut:
     from calibrate.hosts.run import Care
     from calibrate.hosts.vitals import Rules
     from service.measuring import ended, kept, planned_out
-    from telemetry.store.file import Store
+    from telemetry.store.writer import refuse_full
 
     grant = standing(path)[asked.grant_id]
     plan = planned(
@@ -119,6 +122,7 @@ def _here(path: Path, asked: CalibrationIn, told: Told) -> CalibrationOut:
     now = planned_out(plan)
     if asked.dry_run:
         return now
+    refuse_full(path)  # before the measuring rather than after it
     progress: dict[str, Any] = {"finished": [], "current": None, "state": "running"}
 
     def begun(name: str) -> None:
@@ -131,15 +135,34 @@ def _here(path: Path, asked: CalibrationIn, told: Told) -> CalibrationOut:
     with _stopped_here() as stopped:
         runs = carried_out(plan, Care(rules, withdrawn=lambda: stopped() or withdrawn()), on_probe=begun)
     profile, batch = kept(plan, runs)
-    with Store.open(path) as opened:
-        opened.write(batch)
+    _keep(path, batch)
     found = ended(now.model_copy(update={"finished": [run.probe.name for run in runs]}), profile, runs)
     told(found)
     return found
 
 
+def _keep(path: Path, batch: Batch) -> None:
+    """Put the result into the store; where another command holds it, ask again for a while, ever more seldom."""
+    from telemetry.errors import StoreHeld
+    from telemetry.store.file import Store
+
+    pause_s, give_up_at = 0.05, time.monotonic() + KEEPING_S
+    while True:
+        try:
+            with Store.open(path) as opened:
+                opened.write(batch)
+                return
+        except StoreHeld:
+            if time.monotonic() >= give_up_at:
+                raise
+        time.sleep(pause_s)
+        pause_s = min(1.0, 2.0 * pause_s)
+
+
 def _withdrawal(path: Path, grant_id: str) -> Callable[[], str | None]:
     """What says that somebody withdrew the grant meanwhile; the store is read again only after it changed."""
+    from telemetry.errors import StoreHeld
+
     seen_ns = _changed_ns(path)
 
     def withdrawn() -> str | None:
@@ -147,16 +170,23 @@ def _withdrawal(path: Path, grant_id: str) -> Callable[[], str | None]:
         changed_ns = _changed_ns(path)
         if changed_ns == seen_ns:
             return None
+        try:
+            found = standing(path).get(grant_id)
+        except StoreHeld:  # whoever changes it is not done yet: it is read at the next look
+            return None
         seen_ns = changed_ns
-        found = standing(path).get(grant_id)
         return "grant: it was withdrawn" if found is None or found.revoked_ns is not None else None
 
     return withdrawn
 
 
 def _changed_ns(path: Path) -> int:
-    wal = path.with_name(path.name + ".wal")
-    return max(file.stat().st_mtime_ns for file in (path, wal) if file.exists())
+    """When the store or its log was last written; 0 where there is neither. The log comes and goes with each owner."""
+    found_ns = 0
+    for file in (path, path.with_name(path.name + ".wal")):
+        with suppress(FileNotFoundError):
+            found_ns = max(found_ns, file.stat().st_mtime_ns)
+    return found_ns
 
 
 def _show(found: CalibrationOut) -> None:

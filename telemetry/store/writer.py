@@ -115,8 +115,7 @@ class Writer:
 
     def _transact(self, batches: tuple[Batch, ...]) -> list[Receipt]:
         """One transaction; returns when it is on disk and the subscribers know. A group without news makes no commit."""
-        if (free := disk_usage(self._path.parent).free) < RESERVE_BYTES:
-            raise DiskFull("store", f"{free} bytes free", f"keep at least {RESERVE_BYTES} bytes free beside {self._path}")
+        refuse_full(self._path)
         if not self.is_in_place():
             raise StoreError("store", str(self._path), GONE)
         connection = self._connection or self._reconnect()
@@ -188,6 +187,12 @@ class Writer:
         self._mark = newest(self._connection)
         self.last_commit = max(self.last_commit, self._mark.commit)
         return self._connection
+
+
+def refuse_full(path: Path) -> None:
+    """Raise DiskFull where the disk of the store at `path` has too little room for a commit."""
+    if (free := disk_usage(path.parent).free) < RESERVE_BYTES:
+        raise DiskFull("store", f"{free} bytes free", f"keep at least {RESERVE_BYTES} bytes free beside {path}")
 
 
 def newest(connection: duckdb.DuckDBPyConnection) -> Mark:

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from contextlib import redirect_stderr, redirect_stdout
+from contextlib import redirect_stderr, redirect_stdout, suppress
 from pathlib import Path
 from typing import Any, get_args
 
@@ -23,6 +23,7 @@ from calibrate.hosts.profile import Plan
 from calibrate.hosts.run import Care
 from calibrate.hosts.vitals import Rules
 from predictors.contexts import Context
+from service.cli.calibrate import _keep, _withdrawal
 from service.cli.main import main
 from service.client.sync import Client, http_client
 from service.host_schemas import LONGEST_WINDOW_S, CalibrationOut, ProbeName
@@ -30,7 +31,9 @@ from service.lineup import Lineup, RunningAttempt
 from service.measuring import Calibrations, work_here
 from service.sightings import RunningPhase
 from telemetry import asof
-from telemetry.errors import BadField, Busy, NoGrant, NotInForce, OtherHost, ProbeNotNamed, UnknownId
+from telemetry.errors import BadField, Busy, NoGrant, NotInForce, OtherHost, ProbeNotNamed, StoreHeld, UnknownId
+from telemetry.store import writer
+from telemetry.store.batch import Batch
 from telemetry.store.file import Store
 from tests.service.living import Served, until
 
@@ -151,6 +154,52 @@ def test_a_command_that_is_stopped_keeps_what_it_measured_and_says_so(tmp_path: 
     assert {"s.duckdb", "s.duckdb.lock", "s.duckdb.mark"} >= {one.name for one in tmp_path.iterdir()}
 
 
+def test_another_command_that_holds_the_store_meanwhile_costs_nothing_of_what_was_measured(tmp_path: Path) -> None:
+    store = tmp_path / "s.duckdb"
+    given(store, "--probe", "memory_copy")
+    options = ["--store", str(store), "--seconds", "1", "--if-busy", "measure", "--json"]
+    with subprocess.Popen([sys.executable, "-c", STOPPABLE, "calibrate", *options], stdout=subprocess.PIPE, text=True) as command:
+        until(lambda: probes_of(psutil.Process(command.pid)) != [])
+        with Store.open(store) as held:
+            held.write(Batch((grants.demo_grant(user="bob", host=HERE, now_ns=time.time_ns(), threads=1),)))
+            until(lambda: probes_of(psutil.Process(command.pid)) == [])
+            time.sleep(1.0)
+            assert command.poll() is None, "it waits for the store"
+        told = json.loads(command.communicate(timeout=30)[0])
+    assert (0, "done", ["memory_copy"]) == (command.returncode, told["state"], told["finished"])
+    assert told["profile_id"] == json.loads(phasecast("hosts", "show", HERE, "--store", store, "--json"))["profile_id"]
+
+
+def test_a_grant_withdrawn_while_the_store_is_held_is_seen_once_it_is_free(tmp_path: Path) -> None:
+    store = tmp_path / "s.duckdb"
+    grant_id = given(store, "--probe", "memory_copy")
+    withdrawn = _withdrawal(store, grant_id)
+    assert withdrawn() is None
+    with Store.open(store) as held, held.reader() as reader:
+        (row,) = asof.grants(reader, held.last_commit).values()
+        held.write(Batch((row.model_copy(update={"revoked_ns": 1}),)))
+        assert withdrawn() is None
+    assert "grant: it was withdrawn" == withdrawn()
+    assert withdrawn() is None, "the store is not read again until it changes"
+
+
+def test_a_store_that_stays_held_is_given_up_after_a_while(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("service.cli.calibrate.KEEPING_S", 0.2)
+    with Store.open(tmp_path / "s.duckdb"), pytest.raises(StoreHeld):
+        _keep(tmp_path / "s.duckdb", Batch(()))
+
+
+def test_a_disk_without_room_for_the_result_is_refused_before_anything_is_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = tmp_path / "s.duckdb"
+    given(store, "--probe", "memory_copy")
+    monkeypatch.setattr(writer, "RESERVE_BYTES", 2**62)
+    monkeypatch.setattr("calibrate.hosts.profile.measure", lambda *_: pytest.fail("it was measured"))
+    assert "bytes free" in phasecast("calibrate", "--store", store, code=6)
+    assert "planned" == json.loads(phasecast("calibrate", "--dry-run", "--store", store, "--json"))["state"]
+
+
 @pytest.fixture(scope="module")
 def served(start_server: Callable[..., Served], tmp_path_factory: pytest.TempPathFactory) -> Served:
     return start_server(tmp_path_factory.mktemp("measuring") / "store.duckdb")
@@ -163,8 +212,12 @@ def api(served: Served) -> Any:
 
 
 def probes_of(process: psutil.Process) -> list[psutil.Process]:
-    """Probes that a process runs."""
-    return [one for one in process.children(recursive=True) if "calibrate.hosts" in " ".join(one.cmdline())]
+    """Probes that a process runs; none that is just ending."""
+    found = []
+    for one in process.children(recursive=True):
+        with suppress(psutil.NoSuchProcess):
+            found += [one] if "calibrate.hosts" in " ".join(one.cmdline()) else []
+    return found
 
 
 def children(served: Served) -> list[psutil.Process]:
