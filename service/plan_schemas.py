@@ -100,7 +100,7 @@ class PlanIn(Wire):
 
     plan_id: Annotated[
         Name | None,
-        Field(description="Keys the draws: plans of one id share their world. Plans without one are keyed by what they ask."),
+        Field(description="Keys the draws: plans of one id share their world. Plans without one are keyed by their stages."),
     ] = None
     stages: Annotated[list[StageIn], Field(min_length=1, max_length=32)]
     deadline_s: Annotated[float, Field(gt=0, le=1e12, description="Deadline, s from now; must lie ahead.")]
@@ -161,7 +161,7 @@ class LatestStartIn(Wire):
     need: NeedIn
     delta: Annotated[float, Field(gt=0, lt=1, description="Risk accepted of not being ready by the need.")] = 0.05
     question_id: Annotated[
-        Name | None, Field(description="Keys the draws; questions without one are keyed by what they ask.")
+        Name | None, Field(description="Keys the draws; questions without one are keyed by their stages and need.")
     ] = None
     attempt_id: Annotated[Name | None, Field(description="The load's attempt, if it will run: its readiness is joined.")] = None
 

@@ -104,8 +104,15 @@ def of_validation(error: ValidationError) -> Response:
         return problem(422, "bad-field", "body", message, "send one JSON object in UTF-8")
     field = ".".join(str(part) for part in first["loc"]) or "body"
     more = f" ({count - 1} more)" if count > 1 else ""
-    got = "missing" if first["type"] == "missing" else str(first["input"])
+    got = "missing" if first["type"] == "missing" else _shown(first["input"])
     return problem(422, "bad-field", field, got, message + more)
+
+
+def _shown(value: object) -> str:
+    """What was sent; of much of it, only how much: a million items would be written out for two hundred letters."""
+    if isinstance(value, list | dict) and len(value) > GOT_LIMIT:
+        return f"a {type(value).__name__} of {len(value)}"
+    return str(value)
 
 
 def of_fault(error: Exception) -> Response:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import json
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from types import SimpleNamespace
 from typing import Any
 
 import httpx
@@ -15,13 +17,17 @@ import orjson
 import pytest
 
 from predictors.contexts import Context
+from predictors.plans.graph import StageKind
 from predictors.synthetic import runs
 from service.client.sync import Client
+from service.http.routes import plans as plans_route
 from service.http.routes.plans import CHANCE_EXAMPLE, LATEST_START_EXAMPLE, SCENARIOS_EXAMPLE
+from service.plan_questions import ChanceQuestion, Occasion, PlannedStage
 from service.plan_schemas import ChancesOut, LatestStartsOut, ScenariosOut
 from service.replay import replay
 from service.settings import Settings
 from telemetry import asof
+from telemetry.errors import TooSlow
 from telemetry.recorder.ids import clock_id, uuid7
 from telemetry.store.reader import open_reader
 from tests.service.living import until
@@ -88,6 +94,37 @@ def test_no_plan_with_an_id_is_moved_by_others_added_removed_or_reordered(http: 
     assert all(moved[name] != body for name, body in whole.items() if b'"mc_se":0.0,' not in body)
 
 
+def test_a_request_answered_in_parts_is_answered_like_its_plans_alone(http: httpx.Client) -> None:
+    plans = [plan(f"p{i}", wait_s=i / 4_000) for i in range(2_000)]
+    assert plans_route.TRIES_AT_ONCE < sum(len(one["stages"]) for one in plans)
+    whole = answers(http, "/v1/chance", plans=plans)
+    assert [one["plan_id"] for one in plans] == [one["plan_id"] for one in whole]
+    assert 2_000 == len({one["answer_id"] for one in whole})
+    for at in (0, 1_249, 1_250, 1_666, 1_999):
+        assert [lasting(whole[at])] == [lasting(one) for one in answers(http, "/v1/chance", plans=[plans[at]])]
+
+
+def test_plans_nobody_waits_for_are_answered_no_further(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Gone:
+        async def is_disconnected(self) -> bool:
+            return True
+
+    asked = list[int]()
+
+    def ask(_serving: None, questions: Sequence[ChanceQuestion], occasion: Occasion) -> list[Any]:
+        assert len(questions) == len(occasion.answer_ids)
+        asked.append(len(questions))
+        return [None] * len(questions)
+
+    monkeypatch.setattr(plans_route, "answering", lambda _: SimpleNamespace(lineup=SimpleNamespace(serving=None)))
+    stage = PlannedStage("load", StageKind.SETUP, context=Context(), retries=9)
+    questions = [ChanceQuestion((stage,), 1.0, 0.9, str(i)) for i in range(2_000)]
+    occasion = Occasion("r", tuple(map(str, range(2_000))), 1, 7, 0.0)
+    with pytest.raises(TooSlow, match="closed"):
+        asyncio.run(plans_route._asked(ask, Gone(), questions, occasion))  # type: ignore[arg-type]
+    assert [499] == asked
+
+
 def test_plans_without_an_id_are_keyed_by_what_they_ask(http: httpx.Client) -> None:
     first, second = plan(None), plan(None, wait_s=0.3)
     one, two = map(lasting, answers(http, "/v1/chance", plans=[first, second]))
@@ -95,10 +132,11 @@ def test_plans_without_an_id_are_keyed_by_what_they_ask(http: httpx.Client) -> N
     assert [two, one] == [lasting(a) for a in answers(http, "/v1/chance", plans=[plan("x"), second, first])][1:]
 
 
-def test_plans_of_one_id_share_their_world(http: httpx.Client) -> None:
+@pytest.mark.parametrize("name", ["same", None])
+def test_plans_of_one_id_or_of_the_same_stages_share_their_world(http: httpx.Client, name: str | None) -> None:
     """So that the difference of two deadlines is not one of draws: a later one is never less likely met."""
     deadlines = [0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 5.0, 9.0]
-    found = answers(http, "/v1/chance", plans=[plan("same", deadline_s=d) for d in deadlines])
+    found = answers(http, "/v1/chance", plans=[plan(name, deadline_s=d) for d in deadlines])
     assert [a["probability"] for a in found] == sorted(a["probability"] for a in found)
     assert 1 == len({a["p_complete"] for a in found})
 

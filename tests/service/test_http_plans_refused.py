@@ -136,6 +136,25 @@ def test_numbers_of_things_asked_at_once_are_bounded(http: httpx.Client) -> None
         assert "body" == refused(http.post(path, content=b" " * (LIMITS.body_limit_bytes + 1)), 413)["field"]
 
 
+def test_stages_and_retries_of_a_request_are_bounded_together(http: httpx.Client) -> None:
+    stages = [{"name": f"s{i}", "kind": "setup", "context": KNOWN, "retries": 9} for i in range(32)]
+    told = refused(http.post("/v1/chance", json={"plans": [{"stages": stages, "deadline_s": 1.0}] * 320}), 413)
+    assert ("plans", "102400 stages and retries") == (told["field"], told["got"])
+
+
+@pytest.mark.parametrize(("path", "name"), [("/v1/chance", "plans"), ("/v1/scenarios", "attempts")])
+@pytest.mark.parametrize("nothing", ["{}", "1"])
+def test_a_small_body_of_a_million_nothings_is_refused_before_it_is_read(
+    http: httpx.Client, path: str, name: str, nothing: str
+) -> None:
+    told = refused(http.post(path, content=f'{{"{name}":[{",".join([nothing] * 1_000_002)}]}}'), 413)
+    assert ("body", "1000001 values") == (told["field"], told["got"])
+
+
+def test_of_many_senseless_items_only_their_number_is_told(http: httpx.Client) -> None:
+    assert "a list of 900000" == refused(http.post("/v1/chance", json={"plans": [1] * 900_000}), 422)["got"]
+
+
 @pytest.mark.parametrize("seed", [-1, 2**63, 1.5, "seven"])
 def test_a_seed_is_a_whole_number_of_63_bits(http: httpx.Client, seed: Any) -> None:
     assert "seed" == refused(http.post("/v1/chance", json={"plans": [plan(None)], "seed": seed}), 422)["field"]

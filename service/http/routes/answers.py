@@ -14,7 +14,7 @@ from starlette.concurrency import run_in_threadpool
 from predictors.changing import ContextChange
 from predictors.contexts import Context
 from service.engine import Asking, Question, ask
-from service.http.limits import body_of
+from service.http.limits import body_of, must_be_readable
 from service.http.openapi import takes
 from service.http.problems import document_of
 from service.http.running import Answering, answering
@@ -59,7 +59,9 @@ def _joined(bodies: Iterable[bytes]) -> Response:
 async def post_predict(request: Request) -> Response:
     """Answer contexts x phases: how long each phase will take, as quantiles, mean and support."""
     at = answering(request)
-    asked = PredictRequest.model_validate_json(await body_of(request, at.settings.question_limit_bytes))
+    raw = await body_of(request, at.settings.question_limit_bytes)
+    must_be_readable(raw)
+    asked = PredictRequest.model_validate_json(raw)
     if (count := len(asked.contexts) * len(asked.phases)) > at.settings.batch_limit:
         raise TooLarge("contexts", count, f"ask at most {at.settings.batch_limit} phases of contexts a request")
     named: list[str] | list[None] = asked.attempt_ids or [None] * len(asked.contexts)
@@ -74,7 +76,9 @@ async def post_predict(request: Request) -> Response:
 async def post_residual(request: Request) -> Response:
     """Answer how much longer each running phase will take, given that it has lasted this long."""
     at = answering(request)
-    asked = ResidualRequest.model_validate_json(await body_of(request, at.settings.question_limit_bytes))
+    raw = await body_of(request, at.settings.question_limit_bytes)
+    must_be_readable(raw)
+    asked = ResidualRequest.model_validate_json(raw)
     found = [_question(at, item) for item in asked.running]
     questions = [one for one in found if isinstance(one, Question)]
     if not questions and isinstance(found[0], PhasecastError):

@@ -6,9 +6,11 @@ import asyncio
 import hashlib
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any, TypeVar
 
+import numpy as np
 import orjson
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
@@ -19,7 +21,7 @@ from predictors.plans.forecast_need import Forecast
 from predictors.plans.graph import StageKind
 from service.engine import Serving
 from service.forecast_needs import must_stand
-from service.http.limits import body_of
+from service.http.limits import body_of, must_be_readable
 from service.http.openapi import takes
 from service.http.problems import document_of
 from service.http.running import Answering, answering
@@ -40,7 +42,7 @@ from service.plan_schemas import (
 )
 from service.planning import PlanAnswered, ask_chances, ask_latest_starts
 from service.scenarios import ask_scenarios
-from telemetry.errors import BadField, NoEvidence, PhasecastError, UnknownId
+from telemetry.errors import BadField, NoEvidence, PhasecastError, TooLarge, TooSlow, UnknownId
 from telemetry.recorder.ids import uuid7
 
 router = APIRouter(prefix="/v1", tags=["plans"])
@@ -79,8 +81,10 @@ B = TypeVar("B", ChanceRequest, LatestStartRequest, ScenariosRequest)
 LARGE_BYTES = 64 * 2**10
 GIVE_WAY_AFTER = 100
 """Questions after which other callers get their turn."""
-IN_A_THREAD_FROM = 8
-"""Questions from which the arithmetic would keep other callers waiting: it then runs beside the event loop."""
+IN_A_THREAD_FROM = 24
+"""Tries of stages from which the arithmetic would keep other callers waiting: it then runs beside the event loop."""
+TRIES_AT_ONCE, MOST_TRIES = 5_000, 100_000
+"""Tries of stages that are answered without looking whether anybody still waits, and those of a request."""
 
 
 @router.post("/chance", response_model=ChancesOut, openapi_extra=takes(ChanceRequest, CHANCE_EXAMPLE))
@@ -91,10 +95,11 @@ async def post_chance(request: Request) -> Response:
     """
     at = answering(request)
     asked = await _read(ChanceRequest, await body_of(request, at.settings.body_limit_bytes))
+    _must_be_answerable("plans", [stage for plan in asked.plans for stage in plan.stages])
     found = [one async for one in _each_found(at, _chance, asked.plans)]
     questions = [one for one in found if isinstance(one, ChanceQuestion)]
     occasion = _occasion(at, "chance", len(questions), asked.seed, asked.cvar_level)
-    answers = await _asked(ask_chances, at, questions, occasion) if questions else []
+    answers = await _asked(ask_chances, request, questions, occasion) if questions else []
     ids = [(plan.plan_id, plan.attempt_id) for plan in asked.plans]
     return _reply(at, "chance", answers, found, ids)
 
@@ -107,10 +112,11 @@ async def post_latest_start(request: Request) -> Response:
     """
     at = answering(request)
     asked = await _read(LatestStartRequest, await body_of(request, at.settings.body_limit_bytes))
+    _must_be_answerable("questions", [stage for q in asked.questions for stage in (q.load, *(q.need.predecessors or ()))])
     found = [one async for one in _each_found(at, _latest_start, asked.questions)]
     questions = [one for one in found if isinstance(one, LatestStartQuestion)]
     occasion = _occasion(at, "latest_start", len(questions), asked.seed)
-    answers = await _asked(ask_latest_starts, at, questions, occasion) if questions else []
+    answers = await _asked(ask_latest_starts, request, questions, occasion) if questions else []
     ids = [(question.question_id, question.attempt_id) for question in asked.questions]
     return _reply(at, "latest_start", answers, found, ids)
 
@@ -133,18 +139,42 @@ def _occasion(at: Answering, question: str, n: int, seed: int, cvar_level: float
 
 async def _asked(
     ask: Callable[[Serving | None, Sequence[Q], Occasion], list[PlanAnswered]],
-    at: Answering,
+    request: Request,
     questions: Sequence[Q],
     occasion: Occasion,
 ) -> list[PlanAnswered]:
-    """Ask at once, or beside the event loop where it takes long."""
-    if len(questions) < IN_A_THREAD_FROM:
-        return ask(at.lineup.serving, questions, occasion)
-    return await run_in_threadpool(ask, at.lineup.serving, questions, occasion)
+    """Ask at once, or beside the event loop where it takes long: part by part, for as long as anybody waits for the answer.
+
+    All parts are asked of one model. What is answered depends on nothing else in the request, so not on the parts either.
+    """
+    serving, tries = answering(request).lineup.serving, [_tries(_stages(question)) for question in questions]
+    if sum(tries) < IN_A_THREAD_FROM:
+        return ask(serving, questions, occasion)
+    part = np.cumsum(tries) // TRIES_AT_ONCE
+    answers: list[PlanAnswered] = []
+    for number in np.unique(part):
+        if answers and await request.is_disconnected():
+            raise TooSlow("connection", "closed", "wait for the answer, or ask fewer plans a request")
+        first, end = np.searchsorted(part, [number, number + 1]).tolist()
+        own = replace(occasion, answer_ids=occasion.answer_ids[first:end])
+        answers += await run_in_threadpool(ask, serving, questions[first:end], own)
+    return answers
+
+
+def _must_be_answerable(field: str, stages: Sequence[StageIn]) -> None:
+    """TooLarge where a request takes so long to answer that it would hold up whoever stops the service."""
+    if (tries := sum(1 + (stage.retries or 0) for stage in stages)) > MOST_TRIES:
+        fix = f"ask about at most {MOST_TRIES} stages a request, each counted again for every retry; split the batch"
+        raise TooLarge(field, f"{tries} stages and retries", fix)
+
+
+def _tries(stages: Sequence[PlannedStage]) -> int:
+    return sum(1 + stage.retries for stage in stages)
 
 
 async def _read(kind: type[B], raw: bytes) -> B:
     """A body as its model; a large one is read beside the event loop, so that others are answered meanwhile."""
+    must_be_readable(raw)
     if len(raw) < LARGE_BYTES:
         return kind.model_validate_json(raw)
     return await run_in_threadpool(kind.model_validate_json, raw)
@@ -202,8 +232,12 @@ def _unanswered(error: PhasecastError, own_id: str | None, attempt_id: str | Non
 
 
 def _content_key(asked: PlanIn | LatestStartIn) -> str:
-    """Keys the draws of a question without an id by what it asks: its place in the request changes nothing."""
-    return "=" + hashlib.blake2b(asked.model_dump_json(exclude_none=True).encode(), digest_size=16).hexdigest()
+    """Keys the draws of a question without an id by its stages, not by its place in the request or what is late.
+
+    So a chance grows with the deadline, and a later start with the risk.
+    """
+    told = asked.model_dump_json(exclude_none=True, exclude={"deadline_s", "level", "delta"})
+    return "=" + hashlib.blake2b(told.encode(), digest_size=16).hexdigest()
 
 
 def _chance(at: Answering, plan: PlanIn) -> ChanceQuestion:
