@@ -22,6 +22,8 @@ AT_REST = frozenset({"gpu_idle", "applications_clocks_setting"})
 """Reasons of a lower clock that say nothing against a measurement."""
 FOREGROUND_SHARE = 0.05
 """A process to be left alone that uses more of a processor than this is at work."""
+RESOLVE_S = 1.0
+"""How often processes that began meanwhile are looked through for those to be left alone, s."""
 
 
 @dataclass(frozen=True)
@@ -123,7 +125,10 @@ class Watch:
         foreground: Callable[[], str | None] = lambda: None,
     ) -> None:
         self._pid, self._yield_to, self._device, self._nvml, self._foreground = pid, yield_to, device, nvml, foreground
-        self._named = {process.pid: process for name in yield_to for process in _processes(name)}
+        self._named: dict[int, psutil.Process] = {}
+        self._seen: set[int] = set()
+        self._settled: set[int] = set()
+        self._resolve_at_s = 0.0
         self._last = self._used()
         self.throttled: set[str] = set()
         """Why the GPU's clocks were held down at any look so far."""
@@ -144,6 +149,7 @@ class Watch:
 
     def _used(self) -> dict[Any, float]:
         """Processor seconds used so far: by everybody, by us and the probe, and by each process to be left alone."""
+        self._resolve()
         times = psutil.cpu_times()
         idle = ("idle", "iowait", "guest", "guest_nice", "steal")
         everybody = sum(value for name, value in times._asdict().items() if name not in idle)
@@ -151,10 +157,24 @@ class Watch:
         ours = _processor_s(psutil.Process()) + _family_s(self._pid)
         return {"at": time.monotonic(), "everybody": everybody, "ours": ours, **named}
 
+    def _resolve(self) -> None:
+        """Find processes to be left alone among those not seen before, and forget those that are gone.
+
+        A process is looked at twice, since it bears its parent's name until it becomes another program.
+        """
+        if not self._yield_to or time.monotonic() < self._resolve_at_s:
+            return
+        now = set(psutil.pids())
+        fresh = {pid: _found(pid, self._yield_to) for pid in now - self._settled}
+        kept = {pid: process for pid, process in self._named.items() if pid in now & self._settled}
+        self._named = kept | {pid: process for pid, process in fresh.items() if process is not None}
+        self._settled, self._seen = self._seen & now, now
+        self._resolve_at_s = time.monotonic() + RESOLVE_S
+
     def _at_work(self, before: Mapping[Any, float], elapsed_s: float) -> str | None:
-        """The first of the processes to be left alone that worked since the look before."""
+        """The first of the processes to be left alone that worked since the look before, which it had to be in."""
         for pid, process in self._named.items():
-            if elapsed_s > 0 and (self._last[pid] - before[pid]) / elapsed_s > FOREGROUND_SHARE:
+            if elapsed_s > 0 and (self._last[pid] - before.get(pid, self._last[pid])) / elapsed_s > FOREGROUND_SHARE:
                 return _name(process)
         return None
 
@@ -222,9 +242,13 @@ def _processor_s(process: psutil.Process) -> float:
     return float(times.user + times.system)
 
 
-def _processes(named: str) -> list[psutil.Process]:
-    """Processes of that name, or the one of that id."""
-    return [one for one in psutil.process_iter() if str(one.pid) == named or _name(one) == named]
+def _found(pid: int, named: tuple[str, ...]) -> psutil.Process | None:
+    """The process of that id where it is one of those named, by name or id; None where it is not, or is gone."""
+    try:
+        process = psutil.Process(pid)
+    except psutil.Error:
+        return None
+    return process if str(pid) in named or _name(process) in named else None
 
 
 def _name(process: psutil.Process) -> str:

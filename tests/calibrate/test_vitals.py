@@ -4,7 +4,8 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import psutil
@@ -86,6 +87,27 @@ def test_work_in_the_foreground_is_seen_while_it_works(two_busy: list[int], by: 
     watch = Watch(gone(), (named,))
     time.sleep(0.5)
     assert psutil.Process(two_busy[0]).name() == watch.look().foreground
+
+
+def test_work_that_begins_in_the_foreground_meanwhile_is_seen_too_and_forgotten_once_it_is_over(tmp_path: Path) -> None:
+    editor = tmp_path / "an-editor"
+    editor.symlink_to(sys.executable)
+    watch = Watch(gone(), (editor.name,))
+    assert watch.look().foreground is None
+    program = "import time; time.sleep(0.2)\nwhile True: pass"
+    with subprocess.Popen([editor, "-S", "-c", program]) as begun:
+        assert editor.name == seen(watch, lambda name: name is not None)
+        begun.kill()
+    assert seen(watch, lambda name: name is None) is None
+
+
+def seen(watch: Watch, awaited: Callable[[str | None], bool]) -> str | None:
+    """What is at work in the foreground once it is as awaited, or at last."""
+    until, name = time.monotonic() + 20, watch.look().foreground
+    while not awaited(name) and time.monotonic() < until:
+        time.sleep(0.2)
+        name = watch.look().foreground
+    return name
 
 
 def test_what_a_probe_has_started_is_not_others_work() -> None:
