@@ -58,12 +58,13 @@ def kept(plan: Plan, runs: list[ProbeRun]) -> tuple[HostProfile, Batch]:
 
 
 def ended(told: CalibrationOut, profile: HostProfile, runs: list[ProbeRun]) -> CalibrationOut:
-    """How a run is told once it is over."""
-    why = next((run.attended.ended_by for run in runs if run.attended.ended_by is not None), None)
+    """How a run is told once it is over: stopped from outside, failed where a probe did, else done."""
+    stopped = next((run.attended.ended_by for run in runs if run.attended.ended_by is not None), None)
+    failed = "; ".join(f"{run.probe.name}: {run.failed}" for run in runs if run.failed is not None) or None
     return told.model_copy(
         update={
-            "state": "done" if why is None else "stopped",
-            "why": why,
+            "state": "stopped" if stopped is not None else "failed" if failed is not None else "done",
+            "why": stopped or failed,
             "current": None,
             "profile_id": profile.profile_id,
             "partial": profile.partial,

@@ -11,7 +11,7 @@ import runpy
 import signal
 import sys
 
-from calibrate.hosts.series import tell_begun
+from calibrate.hosts.series import tell_begun, tell_failed
 
 _PR_SET_PDEATHSIG = 1
 
@@ -24,11 +24,15 @@ def end_with_parent() -> None:
 
 
 def main() -> None:
-    """Bind this process, then be the module."""
+    """Bind this process, then be the module; what it fails by is told to whoever started it."""
     end_with_parent()
     tell_begun()
     del sys.argv[0]
-    runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
+    try:
+        runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
+    except Exception as error:  # noqa: BLE001  whatever it is, its reason goes into the profile and not onto the screen
+        tell_failed(error)
+        sys.exit(1)
 
 
 if __name__ == "__main__":

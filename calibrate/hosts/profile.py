@@ -146,5 +146,7 @@ def rates(runs: Sequence[ProbeRun], effective_cpus: float) -> dict[str, Any]:
 
 
 def absences(runs: Sequence[ProbeRun]) -> str | None:
-    """What could not be measured here, each with its reason; None if nothing."""
-    return "; ".join(f"{name}: {why}" for run in runs for name, why in run.told.absent.items()) or None
+    """What could not be measured here, or failed, each with its reason; None if nothing."""
+    told = [(name, why) for run in runs for name, why in run.told.absent.items()]
+    told += [(run.probe.name, f"failed, {run.failed}") for run in runs if run.failed is not None]
+    return "; ".join(f"{name}: {why}" for name, why in told) or None

@@ -68,6 +68,13 @@ class ProbeRun:
         """Whether it ended itself after all that there is to measure here; what can't be measured is absent, with its reason."""
         return self.told.done or (not self.ended_ns and bool(self.told.absent))
 
+    @property
+    def failed(self) -> str | None:
+        """Why it ended without having measured all; None where it is whole, or was ended from outside."""
+        if self.whole or self.attended.ended_by is not None:
+            return None
+        return self.told.failed or "its process ended without a result"
+
     def contended(self, effective_cpus: float) -> str | None:
         """Why it measured its neighbours rather than the host; None if it did not."""
         waited = self.attended.waited

@@ -4,6 +4,7 @@ A line is written as soon as a sample is taken, outside the timed part, so that 
 
     {"series": "matmul_threads_2", "unit": "flop_per_s", "kind": "sample", "value": 9e10, "loops": 8, "at_ns": 5, "took_s": 0.02}
     {"facts": {"backend": "torch 2.13.0"}}    {"absent": "device_copy", "why": "no device"}    {"done": true}
+    {"failed": "OSError: no room"}
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+LONGEST_REASON = 500
+"""Characters (count) of an error that are told."""
 Kind = Literal["sample", "warmup", "unproved"]
 Tell = Callable[[Kind, float, float, int], None]
 """Told of one sample: its kind, its value, how many seconds it took, and the repetitions in it."""
@@ -75,12 +78,16 @@ def _rank(n: int) -> int:
 
 @dataclass(frozen=True)
 class Told:
-    """All that one process told: its series, facts such as the backend, what it could not measure and why, and if it ended."""
+    """All that one process told: its series, facts such as the backend, what it could not measure and why, and how it ended.
+
+    `failed` is the error that ended it, None where none did.
+    """
 
     series: tuple[Series, ...] = ()
     facts: dict[str, Any] = field(default_factory=dict)
     absent: dict[str, str] = field(default_factory=dict)
     done: bool = False
+    failed: str | None = None
 
 
 def telling(name: str, unit: str) -> Tell:
@@ -113,6 +120,11 @@ def tell_done() -> None:
     _say({"done": True})
 
 
+def tell_failed(error: Exception) -> None:
+    """Tell the error that ends this process before its work is over."""
+    _say({"failed": f"{type(error).__name__}: {error}"[:LONGEST_REASON]})
+
+
 def _say(line: dict[str, Any]) -> None:
     sys.stdout.write(json.dumps(line) + "\n")
     sys.stdout.flush()
@@ -123,7 +135,7 @@ def collected(lines: Iterable[str], pauses: Sequence[Pause] = ()) -> Told:
     samples: dict[tuple[str, str], list[dict[str, Any]]] = {}
     facts: dict[str, Any] = {}
     absent: dict[str, str] = {}
-    done = False
+    done, failed = False, None
     for line in lines:
         try:
             said = json.loads(line)
@@ -135,7 +147,8 @@ def collected(lines: Iterable[str], pauses: Sequence[Pause] = ()) -> Told:
             absent[said["absent"]] = said["why"]
         facts |= said.get("facts", {})
         done = done or "done" in said
-    return Told(tuple(_series(*key, found, pauses) for key, found in samples.items()), facts, absent, done)
+        failed = said.get("failed", failed)
+    return Told(tuple(_series(*key, found, pauses) for key, found in samples.items()), facts, absent, done, failed)
 
 
 def _series(name: str, unit: str, found: Sequence[dict[str, Any]], pauses: Sequence[Pause]) -> Series:

@@ -50,6 +50,6 @@ def _rows(run: ProbeRun, grant_id: str) -> list[Row]:
     if run.attended.ended_by is not None:
         stopped = (event(kind, run.ended_ns, CancelReason.POLICY) for kind in (EventKind.CANCEL_REQUESTED, EventKind.CANCELLED))
         return [attempt, begin, *stopped]
-    if not run.told.done:
-        return [attempt, begin, event(EventKind.FAILED, run.ended_ns, "the probe's process ended without a result")]
+    if run.failed is not None:
+        return [attempt, begin, event(EventKind.FAILED, run.ended_ns, run.failed)]
     return [attempt, begin, event(EventKind.COMPUTE_FINISH, run.ended_ns)]

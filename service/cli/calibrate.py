@@ -204,8 +204,10 @@ def _show(found: CalibrationOut) -> None:
         console.print(table)
         console.print(f"{found.run_s:g} s of measuring on {found.host} under grant {found.grant_id}")
         return
-    ending = "all probes are over" if not found.partial else f"stopped: {found.why or 'a probe failed'}; kept as partial"
-    console.print(f"profile {found.profile_id} of {found.host}: {len(found.finished)} of {len(found.probes)} probes, {ending}")
+    ending = "all probes are over" if not found.partial else f"{found.state}: {found.why}; kept as partial"
+    console.print(
+        f"profile {found.profile_id} of {found.host}: {len(found.finished)} of {len(found.probes)} probes, {ending}", markup=False
+    )
     console.print(f"`phasecast hosts show {found.host}` shows it, `phasecast hosts diff {found.host}` what changed")
 
 

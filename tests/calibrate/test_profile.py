@@ -263,12 +263,21 @@ def test_a_gpu_that_is_not_there_is_absent_with_its_reason_and_no_part_missing(m
     assert not profiled(Plan(granted(), (probe,), 0.1), [run]).partial
 
 
-def test_a_probe_that_fails_makes_the_profile_partial(capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_probe_that_fails_makes_the_profile_partial_and_its_reason_is_in_it(capfd: pytest.CaptureFixture[str]) -> None:
     broken = Probe("broken", "matmul", "calibrate.hosts.probes.missing")
     run = measure(granted(), broken, 0.1, UNASKED)
     assert () == run.series
-    assert profiled(Plan(granted(), (broken,), 0.1), [run]).partial
-    assert "calibrate.hosts.probes.missing" in capfd.readouterr().err
+    made = profiled(Plan(granted(), (broken,), 0.1), [run])
+    assert made.partial
+    told = "broken: failed, ImportError: No module named calibrate.hosts.probes.missing"
+    assert told == json.loads(made.condition)["not_measured"]
+    assert "" == capfd.readouterr().err, "no trace on the screen"
+
+
+def test_a_probe_that_is_killed_from_elsewhere_has_failed_without_a_reason_of_its_own() -> None:
+    assert "its process ended without a result" == replace(RUN, told=Told((STEADY,)), ended_ns=1).failed
+    assert RUN.failed is None
+    assert replace(RUN, told=Told(), attended=Attended(ended_by="asked to stop"), ended_ns=1).failed is None
 
 
 @pytest.mark.parametrize(

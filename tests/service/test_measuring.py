@@ -301,6 +301,17 @@ def test_the_command_line_has_the_api_do_it_where_one_serves(served: Served) -> 
     assert made["profile_id"] == json.loads(phasecast("hosts", "show", HERE, "--store", served.store, "--json"))["profile_id"]
 
 
+def test_over_http_a_probe_that_fails_is_told_as_failed_with_its_reason(api: Client) -> None:
+    grant = api.give_grant(TERMS)
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        port = closed.getsockname()[1]
+    asked = {"grant_id": grant.grant_id, "seconds": 0.1, "if_busy": "measure", "probes": ["network"]}
+    ended = over(api, api.calibrate(asked | {"peer": f"127.0.0.1:{port}"}).run_id)
+    assert ("failed", True) == (ended.state, ended.partial)
+    assert (ended.why or "").startswith("network: ConnectionRefusedError: ")
+    assert "network: failed, ConnectionRefusedError: " in str(api.profile(HERE).condition["not_measured"])
+
+
 def test_no_probe_outlives_the_api(tmp_path: Path) -> None:
     with Store.open(tmp_path / "s.duckdb") as store:
         measuring = Calibrations(store)
