@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, Field
+from pydantic import AfterValidator, BaseModel, Field
 
 from service.readings import GrantOut
 from service.schemas import Name, Wire
@@ -26,6 +26,20 @@ Bytes = Annotated[int, Field(ge=0, lt=2**63)]
 LONGEST_WINDOW_S = 366 * 86_400.0
 
 
+def _with_a_port(peer: str) -> str:
+    """An address HOST:PORT whose port there can be."""
+    if not 1 <= int(peer.rpartition(":")[2]) <= 65_535:
+        raise ValueError("give a port of 1 to 65535, as HOST:PORT")
+    return peer
+
+
+Peer = Annotated[
+    str,
+    Field(pattern=r"^[\w.\-\[\]:]+:[0-9]{1,5}$", max_length=300, description="HOST:PORT that the network probe measures to."),
+    AfterValidator(_with_a_port),
+]
+
+
 class GrantIn(Wire):
     """Permit measuring: who, which host, which probes, how long, and within which ceilings."""
 
@@ -33,7 +47,10 @@ class GrantIn(Wire):
     host: Annotated[Name | None, Field(description="Host it is for; the API's own if left out.")] = None
     probes: Annotated[list[ProbeName], Field(min_length=1, max_length=20, description="What may be measured.")]
     valid_s: Annotated[float, Field(gt=0, le=LONGEST_WINDOW_S, description="Length of the window from now on, s.")]
-    max_run_s: Annotated[float, Field(gt=0, le=86_400, description="Ceiling on the measuring time of a run, s.")] = 120.0
+    max_run_s: Annotated[
+        float,
+        Field(gt=0, le=86_400, description="Ceiling on the time of a run, s: measuring, and 20 s for its processes to begin."),
+    ] = 120.0
     max_threads: Annotated[int, Field(gt=0, le=4096, description="Ceiling on threads (count).")] = 1
     max_memory_bytes: Annotated[Bytes, Field(gt=0, description="Ceiling on memory of a process, bytes.")] = 2**31
     max_disk_bytes: Annotated[Bytes, Field(description="Ceiling on disk, bytes.")] = 2**28
@@ -66,10 +83,7 @@ class CalibrationIn(Wire):
         list[Name],
         Field(default_factory=list, max_length=50, description="Processes, by name or id, whose work is never disturbed."),
     ]
-    peer: Annotated[
-        str | None,
-        Field(pattern=r"^[\w.\-\[\]:]+:\d{1,5}$", max_length=300, description="HOST:PORT that the network probe measures to."),
-    ] = None
+    peer: Peer | None = None
     dry_run: Annotated[bool, Field(description="Tell what would run; start nothing.")] = False
 
 

@@ -31,7 +31,8 @@ class Probe:
     def request(self, seconds: float) -> Request:
         """What it asks of a grant where it is to measure for so many seconds."""
         run_s = seconds + PROCESS_START_S
-        return Request(self.granted_as, self.threads, self.memory_bytes, self.disk_bytes, run_s, self.gpu_fraction)
+        ceilings = (self.threads, self.memory_bytes, self.disk_bytes, run_s, self.gpu_fraction)
+        return Request(self.granted_as, *ceilings, begin_s=PROCESS_START_S)
 
 
 def catalogue(all_threads: int, folder: Path, peer: str | None = None) -> tuple[Probe, ...]:

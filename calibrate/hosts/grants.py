@@ -28,7 +28,10 @@ LONGEST_WINDOW_S = 366 * 86_400.0
 
 @dataclass(frozen=True)
 class Request:
-    """What one process asks for: a probe or workload by name, and the most it will use."""
+    """What one process asks for: a probe or workload by name, and the most it will use.
+
+    `begin_s` of `run_s` are an allowance for it to begin.
+    """
 
     probe: str
     threads: int
@@ -36,6 +39,7 @@ class Request:
     disk_bytes: int
     run_s: float
     gpu_fraction: float = 0.0
+    begin_s: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -116,7 +120,15 @@ def permits(grant: Grant, request: Request, *, host: str, now_ns: int) -> None:
     }
     for field, (wanted, ceiling) in asked.items():
         if wanted > ceiling:
-            raise CeilingTooSmall(field, wanted, f"stay within {ceiling} or ask for a grant with more")
+            raise CeilingTooSmall(field, wanted, _way_out(field, ceiling, request))
+
+
+def _way_out(field: str, ceiling: float, request: Request) -> str:
+    """What to do about a ceiling that is too small; of run time, how what was asked is made up."""
+    way = f"stay within {ceiling} or ask for a grant with more"
+    if field != "max_run_s" or not request.begin_s:
+        return way
+    return f"it is {request.run_s - request.begin_s:g} s of measuring and {request.begin_s:g} s for the process to begin; {way}"
 
 
 def holds(grant: Grant, *, host: str, now_ns: int) -> None:

@@ -25,7 +25,10 @@ MIB = 1 << 20
 def add(
     probe: Annotated[list[str], typer.Option("--probe", help="What may be measured, such as matmul; repeat it, or `all`.")],
     minutes: Annotated[float, typer.Option(min=0.001, help="Length of the window from now on, minutes.")] = 15.0,
-    seconds: Annotated[float, typer.Option(min=0.1, help="Most measuring time of a run, s.")] = 120.0,
+    seconds: Annotated[
+        float,
+        typer.Option(min=0.1, help="Most time of a run, s. 20 s of it are for processes to begin, on top of the measuring."),
+    ] = 120.0,
     threads: Annotated[int, typer.Option(min=1, help="Most threads.")] = 1,
     memory_mib: Annotated[int, typer.Option(min=1, help="Most memory of a process, MiB.")] = 2048,
     disk_mib: Annotated[int, typer.Option(min=0, help="Most disk, MiB.")] = 256,

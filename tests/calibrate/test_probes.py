@@ -222,6 +222,27 @@ def test_latency_and_rate_between_two_processes_of_ours() -> None:
     assert {"network_bytes_per_s", "network_round_trip_s"} == names(told)
 
 
+@pytest.mark.parametrize(
+    ("address", "parts"),
+    [("node-2:80", ("node-2", 80)), ("[fe80::1]:80", ("fe80::1", 80)), ("10.0.0.7:65535", ("10.0.0.7", 65535))],
+)
+def test_an_address_is_taken_apart(address: str, parts: tuple[str, int]) -> None:
+    assert parts == network.host_and_port(address)
+
+
+def test_a_peer_of_the_sixth_version_is_measured_to_by_its_address_in_brackets() -> None:
+    try:
+        socket.create_server(("::1", 0), family=socket.AF_INET6).close()
+    except OSError:
+        pytest.skip("this host has no IPv6")
+    command = [sys.executable, "-m", "calibrate.hosts.probes.network", "peer", "::1"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT) as peer:
+        assert peer.stdout is not None
+        told = told_by("network", 0.2, f"[::1]:{int(peer.stdout.readline())}")
+        peer.wait(timeout=20)
+    assert {"network_bytes_per_s", "network_round_trip_s"} == names(told)
+
+
 @contextmanager
 def proxy(target: int, bytes_per_s: float, delay_s: float) -> Iterator[int]:
     """A port whose bytes reach `target` after a delay and at a limited rate; what comes back passes untouched."""

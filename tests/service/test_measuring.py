@@ -16,9 +16,10 @@ from typing import Any, get_args
 
 import psutil
 import pytest
+from pydantic import ValidationError
 
 from calibrate.hosts import grants
-from calibrate.hosts.catalogue import Probe
+from calibrate.hosts.catalogue import PROCESS_START_S, Probe
 from calibrate.hosts.profile import Plan
 from calibrate.hosts.run import Care
 from calibrate.hosts.vitals import Rules
@@ -26,7 +27,7 @@ from predictors.contexts import Context
 from service.cli.calibrate import _keep, _withdrawal
 from service.cli.main import main
 from service.client.sync import Client, http_client
-from service.host_schemas import LONGEST_WINDOW_S, CalibrationOut, ProbeName
+from service.host_schemas import LONGEST_WINDOW_S, CalibrationIn, CalibrationOut, GrantIn, ProbeName
 from service.lineup import Lineup, RunningAttempt
 from service.measuring import Calibrations, work_here
 from service.sightings import RunningPhase
@@ -63,6 +64,12 @@ def test_the_names_on_the_wire_are_those_of_the_probes() -> None:
     assert grants.LONGEST_WINDOW_S == LONGEST_WINDOW_S
 
 
+def test_the_time_for_processes_to_begin_is_told_where_a_ceiling_is_given() -> None:
+    allowance = f"{PROCESS_START_S:g} s"
+    assert allowance in str(GrantIn.model_fields["max_run_s"].description)
+    assert allowance in " ".join(phasecast("grant", "add", "--help").replace("│", " ").split())
+
+
 @pytest.mark.parametrize(
     ("code", "options", "asked", "said"),
     [
@@ -71,7 +78,12 @@ def test_the_names_on_the_wire_are_those_of_the_probes() -> None:
         (12, ("--probe", "memory_copy", "--host", "elsewhere"), "by id", "is for elsewhere"),
         (13, ("--probe", "memory_copy"), ("--probe", "network"), "names memory_copy"),
         (14, ("--probe", "memory_copy", "--memory-mib", 16), (), "stay within"),
-        (14, ("--probe", "memory_copy", "--seconds", 1), ("--seconds", 5), "stay within"),
+        (
+            14,
+            ("--probe", "memory_copy", "--seconds", 1),
+            ("--seconds", 5),
+            "it is 5 s of measuring and 20 s for the process to begin",
+        ),
     ],
 )
 def test_each_refusal_has_its_own_exit_code_and_message(
@@ -131,6 +143,17 @@ def test_a_grant_is_listed_and_ended_on_the_command_line(tmp_path: Path) -> None
     assert "withdrawn" in phasecast("calibrate", "--store", store, code=11)
     phasecast("grant", "revoke", "nobody", "--store", store, code=1)
     phasecast("grant", "add", "--probe", "everything", "--store", store, code=1)
+
+
+@pytest.mark.parametrize("peer", ["node:0", "node:65536", "[::1]:99999", "node", ":80"])
+def test_a_peer_that_can_not_be_one_is_refused(peer: str) -> None:
+    with pytest.raises(ValidationError):
+        CalibrationIn(grant_id="g-1", peer=peer)
+
+
+@pytest.mark.parametrize("peer", ["node:1", "127.0.0.1:65535", "[::1]:80", None])
+def test_a_peer_is_taken_as_it_is_written(peer: str | None) -> None:
+    assert peer == CalibrationIn(grant_id="g-1", peer=peer).peer
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

@@ -30,8 +30,7 @@ def main() -> None:
         return
     budget_s, address = float(sys.argv[1]), sys.argv[2] if len(sys.argv) > 2 else ""
     if address:
-        host, _, port = address.rpartition(":")
-        measure((host, int(port)), budget_s)
+        measure(host_and_port(address), budget_s)
         return
     command = [sys.executable, "-m", "calibrate.hosts.probes.network", "peer", "127.0.0.1"]
     with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE) as peer:  # noqa: S603  our own module
@@ -40,6 +39,12 @@ def main() -> None:
             measure(("127.0.0.1", int(peer.stdout.readline())), budget_s)
         finally:
             peer.kill()
+
+
+def host_and_port(address: str) -> tuple[str, int]:
+    """The two parts of HOST:PORT; an IPv6 address may stand in brackets."""
+    host, _, port = address.rpartition(":")
+    return host.removeprefix("[").removesuffix("]"), int(port)
 
 
 def measure(address: tuple[str, int], budget_s: float, bulk_bytes: int = BULK_BYTES) -> None:
@@ -62,7 +67,8 @@ def exchange(link: socket.socket, content: bytes) -> None:
 
 def answer(host: str) -> None:
     """Listen on a free port of `host`, print it, and acknowledge what one caller sends until it leaves."""
-    with socket.create_server((host, 0)) as listening:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.create_server((host, 0), family=family) as listening:
         sys.stdout.write(f"{listening.getsockname()[1]}\n")
         sys.stdout.flush()
         link, _ = listening.accept()
