@@ -6,6 +6,7 @@ a sleeping GPU is not asked.
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -158,18 +159,25 @@ class Watch:
         return {"at": time.monotonic(), "everybody": everybody, "ours": ours, **named}
 
     def _resolve(self) -> None:
-        """Find processes to be left alone among those not seen before, and forget those that are gone.
+        """Find processes to be left alone among those not seen before, never the probe's own, and forget those that are gone.
 
         A process is looked at twice, since it bears its parent's name until it becomes another program.
         """
         if not self._yield_to or time.monotonic() < self._resolve_at_s:
             return
         now = set(psutil.pids())
-        fresh = {pid: _found(pid, self._yield_to) for pid in now - self._settled}
+        fresh = {pid: _found(pid, self._yield_to) for pid in now - self._settled if not self._ours(pid)}
         kept = {pid: process for pid, process in self._named.items() if pid in now & self._settled}
         self._named = kept | {pid: process for pid, process in fresh.items() if process is not None}
         self._settled, self._seen = self._seen & now, now
         self._resolve_at_s = time.monotonic() + RESOLVE_S
+
+    def _ours(self, pid: int) -> bool:
+        """Whether it is this process or belongs to the probe, which is started in a session of its own."""
+        try:
+            return pid == os.getpid() or os.getsid(pid) == self._pid
+        except OSError:
+            return False
 
     def _at_work(self, before: Mapping[Any, float], elapsed_s: float) -> str | None:
         """The first of the processes to be left alone that worked since the look before, which it had to be in."""

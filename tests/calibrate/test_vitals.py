@@ -101,6 +101,19 @@ def test_work_that_begins_in_the_foreground_meanwhile_is_seen_too_and_forgotten_
     assert seen(watch, lambda name: name is None) is None
 
 
+def test_a_probe_is_never_left_alone_from_itself_whatever_it_is_called(tmp_path: Path) -> None:
+    named = tmp_path / "a-namesake"
+    named.symlink_to(sys.executable)
+    with subprocess.Popen([named, "-S", "-c", "while True: pass"], start_new_session=True) as probe:
+        watch = Watch(probe.pid, (named.name,))
+        time.sleep(0.5)
+        assert watch.look().foreground is None
+        watch = Watch(gone(), (named.name,))
+        time.sleep(0.5)
+        assert named.name == watch.look().foreground
+        probe.kill()
+
+
 def seen(watch: Watch, awaited: Callable[[str | None], bool]) -> str | None:
     """What is at work in the foreground once it is as awaited, or at last."""
     until, name = time.monotonic() + 20, watch.look().foreground
