@@ -77,17 +77,23 @@ def test_where_services_fail_fast_chances_are_low_though_ends_are_early() -> Non
 def test_figures_are_shares_of_what_was_told() -> None:
     one = plan_world("heavy", PlanWorld(0, 1), 1)[1][0]
     sure, doubtful = replace(one, chance=0.99, took_s=0.0), replace(one, chance=0.6, took_s=None)
-    told = [Told(sure, 0.98, 0.96, True, 1.0), Told(sure, 0.99, 0.94, False, 1.0), Told(doubtful, 0.9, 0.7, True, 1.0)]
+    told = [
+        Told(sure, 0.98, 0.9, 0.96, True, 1.0),
+        Told(sure, 0.99, 0.9, 0.94, False, 1.0),
+        Told(doubtful, 0.9, 0.9, 0.7, True, 1.0),
+    ]
     assert_allclose(
         [2 / 3, 2 / 3, 0.5, 0.5, (-0.01 + 0.0 + 0.3) / 3],
         [planned(told)[name] for name in ("lower below", "holds", "in time", "refused", "gap")],
     )
-    assert {"in time", "refused"}.isdisjoint(planned([Told(doubtful, 0.6, 0.5, False, 1.0)]))
+    assert {"in time", "refused"}.isdisjoint(planned([Told(doubtful, 0.6, 0.6, 0.5, False, 1.0)]))
 
 
 def test_of_the_host_that_fails_fast_no_other_is_judged() -> None:
     _, plans = plan_world("heavy", PlanWorld(0, 40, graphs=("serial",), failing=True), 5)
-    told = [Told(plan, plan.chance, 0.0, plan.first.context.host != FAILING_HOST, 2.0 * plan.median_s) for plan in plans]
+    told = [
+        Told(plan, plan.chance, plan.chance, 0.0, plan.first.context.host != FAILING_HOST, 2.0 * plan.median_s) for plan in plans
+    ]
     assert {"held there": 0.0, "chance there": 1.0, "median there": 2.0} == pytest.approx(failing(told))
 
 

@@ -80,6 +80,7 @@ def test_thirty_days_and_large_counts_pass_unchanged(fresh: httpx.Client) -> Non
     days_ns = 30 * 86400 * 10**9
     long = [mark("l-1", "long", "compute_start"), mark("l-2", "long", "compute_finish", after_ns=days_ns)]
     Client(fresh).ingest([{"attempt_id": "long", "host": "far"}], [{**one, "transferred_bytes": 2**62} for one in long])
+    until(lambda: "service" in Client(fresh).ready()["phases"])
     until(lambda: Client(fresh).predict([{"host": "far"}], ["service"]).answers[0].support.largest_s == 30 * 86400)
 
 
