@@ -100,7 +100,9 @@ class PlanIn(Wire):
 
     plan_id: Annotated[
         Name | None,
-        Field(description="Keys the draws: plans of one id share their world. Plans without one are keyed by their stages."),
+        Field(
+            description="Keys the draws: plans of one id share their world. Plans without one are keyed by their stages and attempt."
+        ),
     ] = None
     stages: Annotated[list[StageIn], Field(min_length=1, max_length=32)]
     deadline_s: Annotated[float, Field(gt=0, le=1e12, description="Deadline, s from now; must lie ahead.")]

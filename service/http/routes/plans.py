@@ -232,7 +232,7 @@ def _unanswered(error: PhasecastError, own_id: str | None, attempt_id: str | Non
 
 
 def _content_key(asked: PlanIn | LatestStartIn) -> str:
-    """Keys the draws of a question without an id by its stages, not by its place in the request or what is late.
+    """Keys the draws of a question without an id by its stages and attempt, not by its place in the request or what is late.
 
     So a chance grows with the deadline, and a later start with the risk.
     """
