@@ -101,7 +101,7 @@ class PlanIn(Wire):
     plan_id: Annotated[
         Name | None,
         Field(
-            description="Keys the draws: plans of one id share their world. Plans without one are keyed by their stages and attempt."
+            description="Keys the draws: plans of one id share their world. Those without one are keyed by stages and attempt."
         ),
     ] = None
     stages: Annotated[list[StageIn], Field(min_length=1, max_length=32)]
