@@ -55,8 +55,9 @@ class Lineup:
     """The published state. `clock_id` names this machine's monotonic clock, read by `monotonic_ns`.
 
     `learned_to` is the commit of the newest observations learned, `looked_to` the one up to which nothing is left to learn.
-    `trouble` says what stopped the last round of upkeep, None while all is well. `gather` brings answers that other
-    processes have given by now into `ledger`.
+    `trouble` says what stopped the last round of upkeep, None while all is well. `writing` counts answers that left `ledger`
+    and are not on disk yet. `gather` brings answers that other processes have given by now into `ledger`, and `settle` has
+    all of them on disk; both wait so many seconds at most, and `settle` tells whether it came to that.
     """
 
     clock_id: str
@@ -74,7 +75,14 @@ class Lineup:
     looked_to: int = 0
     trouble: str | None = None
     monotonic_ns: Callable[[], int] = time.monotonic_ns
-    gather: Callable[[], None] = lambda: None
+    writing: int = 0
+    gather: Callable[[float], None] = lambda _most_s: None
+    settle: Callable[[float], bool] = lambda _most_s: True
+
+    @property
+    def answers_pending(self) -> int:
+        """Answers given that are not on disk yet; never too few."""
+        return self.writing + len(self.ledger)
 
     @property
     def passed_to(self) -> int:

@@ -38,6 +38,8 @@ none behind: so an outcome changes answers within a second. While more come in t
 and gets a ninth of the time; it is done when they rest."""
 ROUND_NICENESS, REFIT_NICENESS = 5, 10
 """Added to that of rounds, and of fits, where other processes answer: with all processors busy, answers go first."""
+GATHER_S = 0.25
+"""A round waits so long for answers of other processes at most: one that hangs must not stop learning."""
 TROUBLED_S = 2.0
 """Pause after a round that failed: what failed may be a full disk."""
 
@@ -58,6 +60,7 @@ class Upkeep:
         self._refitter.learned(asof.count_ended(self._reader, store.last_commit))
         self._whole, self._behind = False, False
         self._answers_here = settings.workers == 0
+        self._rounds, self._begun, self._ended = threading.Condition(), 0, 0
         self._recent, self._done_to = Recent(), 0
         try:
             self.tick()
@@ -72,10 +75,12 @@ class Upkeep:
         The last one before the end keeps the answers that were given, and takes nothing on.
         """
         newest = self._store.last_commit
+        self._begun += 1
         # The queue is emptied after `newest` is read, so an answer always comes before the events it was about.
-        self._lineup.gather()
+        self._lineup.gather(GATHER_S)
         ledger = self._lineup.ledger
-        taken = [ledger.popleft() for _ in range(len(ledger))]
+        self._lineup.writing = len(ledger)
+        taken = [ledger.popleft() for _ in range(self._lineup.writing)]
         if self._answers_here:
             self._recent.note(taken)
         self._contest.heed(self._reader, newest)
@@ -92,6 +97,11 @@ class Upkeep:
             ledger.extendleft(reversed(taken))
             self._whole = False
             raise
+        finally:
+            self._lineup.writing = 0
+        with self._rounds:
+            self._ended = self._begun
+            self._rounds.notify_all()
         if last:
             return
         if not self._behind:
@@ -223,7 +233,17 @@ class Upkeep:
     def start(self) -> None:
         """Run rounds on a thread, beside others that answer."""
         self._refitter.go_apart()
+        self._lineup.settle = self.settle
         self._thread.start()
+
+    def settle(self, most_s: float) -> bool:
+        """Have all answers given by now on disk, in a round of the thread that begins from here on."""
+        until_s = time.monotonic() + most_s
+        self._lineup.gather(most_s)
+        wanted = self._begun + 1
+        self._wake.set()
+        with self._rounds:
+            return self._rounds.wait_for(lambda: self._ended >= wanted, until_s - time.monotonic())
 
     def stop(self) -> None:
         """End after a last round, so that no given answer is left behind; events that are take their turn at the next start."""

@@ -124,7 +124,7 @@ class _Now(Collector):
             ("ready", "1 once questions can be answered.", float(lineup.serving is not None)),
             ("troubled", "1 while the last round of upkeep failed.", float(lineup.trouble is not None)),
             ("answers_calibrated_ratio", "Share of the newest answers that were calibrated.", self._metrics.share_calibrated),
-            ("ledger_pending_rows", "Answers given and not yet on disk (count).", len(lineup.ledger)),
+            ("ledger_pending_rows", "Answers given and not yet on disk (count).", lineup.answers_pending),
             ("store_pending_rows", "Rows waiting for the writer (count).", self._store.pending_rows),
             ("last_commit_number", "The newest commit.", last_commit),
             ("upkeep_lag_commits", "Commits (count) that upkeep has not looked at.", max(0, last_commit - lineup.derived_to)),

@@ -33,8 +33,8 @@ log = logging.getLogger(__name__)
 LOOK_S = 0.02
 """Pause between two looks at what is published; a look that finds nothing new compares a few references."""
 BEAT_S = 0.25
-GATHER_S = 0.25
-"""A round of upkeep waits so long for answers of workers at most: a worker that hangs must not stop learning."""
+REVOKED_S = 0.25
+"""A commit that revokes a token waits so long for workers to have heard of it at most: one that hangs must not stop writing."""
 
 
 class Publisher:
@@ -72,16 +72,16 @@ class Publisher:
         with self._lock:
             self._joining.append(follower)
 
-    def gather(self) -> None:
-        """Have every worker hand over the ledger rows of answers it has given by now, without waiting long for any."""
+    def gather(self, most_s: float) -> None:
+        """Have every worker hand over the ledger rows of answers it has given by now, waiting so long for all at most."""
         followers = self._followers
         number = next(self._gathers)
         for follower in followers:
             follower.ask_gather(number)
-        until_s = time.monotonic() + GATHER_S
+        until_s = time.monotonic() + most_s
         late = [follower for follower in followers if not follower.has_gathered(number, until_s)]
         if late:
-            log.warning("%d workers did not hand over their answers in %g s; they are taken up later", len(late), GATHER_S)
+            log.warning("%d workers did not hand over their answers in %g s; they are taken up later", len(late), most_s)
 
     def look(self) -> None:
         """Pass on what is new since the last look, then all there is to workers that have come up."""
@@ -106,7 +106,7 @@ class Publisher:
             frame = _tokens_frame(self._keyring.known)
             for follower in self._followers:
                 follower.send(frame)
-            self.gather()
+            self.gather(REVOKED_S)
 
     def _run(self) -> None:
         while not self._stopping.wait(LOOK_S):

@@ -6,6 +6,7 @@ import json
 import math
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -15,6 +16,7 @@ from predictors.contexts import Context
 from predictors.synthetic import runs
 from service.schemas import AnswersOut
 from telemetry.recorder.ids import clock_id, uuid7
+from telemetry.store.reader import open_reader
 from tests.service.living import until
 
 SEEN = next(run for run in runs(80, seed=7) if run.attempt.host == "north" and run.events[-1].kind == "resource_released")
@@ -123,8 +125,13 @@ def test_an_attempt_that_has_ended_is_not_running(http: httpx.Client) -> None:
     assert (404, "attempt_id") == (reply.status_code, reply.json()["field"])
 
 
-def test_every_answer_ends_in_the_ledger(http: httpx.Client) -> None:
-    answered(http.post("/v1/predict", json={"contexts": [KNOWN], "phases": ["service"]}))
+def test_every_answer_ends_in_the_ledger_and_a_copy_asked_for_holds_it(http: httpx.Client, tmp_path: Path) -> None:
+    given = [answered(http.post("/v1/predict", json={"contexts": [KNOWN], "phases": ["service"]}))[0] for _ in range(8)]
+    copy = tmp_path / "copy.duckdb"
+    copy.write_bytes(http.get("/v1/snapshot").content)
+    with open_reader(copy) as reader:
+        kept = {key for (key,) in reader.rows("SELECT prediction_id FROM predictions")}
+    assert {answer["prediction_id"] for answer in given} <= kept
     until(lambda: http.get("/readyz").json()["ledger_pending"] == 0)
 
 

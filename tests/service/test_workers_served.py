@@ -19,7 +19,6 @@ import pytest
 from predictors.synthetic import Run, runs
 from service.client.sync import Client, http_client
 from service.replay import replay
-from service.workers.publish import BEAT_S
 from telemetry import asof
 from telemetry.store.batch import Batch
 from telemetry.store.file import Store
@@ -67,8 +66,6 @@ def gone(process: psutil.Process) -> bool:
 
 def snapshot_of(http: httpx.Client, folder: Path) -> Path:
     """A copy of the store in which all answers given so far are."""
-    time.sleep(2.0 * BEAT_S)  # a worker tells of the owner what it heard last
-    until(lambda: Client(http).ready()["ledger_pending"] == 0)
     Client(http).snapshot(folder / "copy.duckdb")
     return folder / "copy.duckdb"
 

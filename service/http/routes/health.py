@@ -16,6 +16,8 @@ from service.http.running import Running, running
 from service.schemas import ReadyOut
 
 router = APIRouter(tags=["operation"])
+SETTLE_S = 10.0
+"""A copy waits so long at most for answers given to be in the store: where its disk is full, what there is is still to be had."""
 
 
 @router.get("/healthz")
@@ -42,7 +44,7 @@ def readiness(at: Running) -> ReadyOut:
         phases=list(serving.model.phases) if serving else [],
         last_commit=at.store.last_commit,
         learned_to=at.lineup.passed_to,
-        ledger_pending=len(at.lineup.ledger),
+        ledger_pending=at.lineup.answers_pending,
         trouble=lost or at.lineup.trouble,
         share_calibrated=at.metrics.share_calibrated,
         opened={"created": opened.created, "migrated_from": opened.migrated_from, "lost_commits": opened.lost_commits},
@@ -68,8 +70,9 @@ def sweep_copies(store: Path) -> None:
 
 @router.get("/v1/snapshot", response_class=FileResponse)
 async def snapshot(request: Request) -> FileResponse:
-    """Give a copy of the store, consistent at a commit, that any DuckDB client opens."""
-    store = running(request).store
+    """Give a copy of the store, consistent at a commit, that any DuckDB client opens, with all answers given by now."""
+    at = running(request)
+    store = at.store
     folder = Path(mkdtemp(prefix=copies_prefix(store.path), dir=store.path.parent))
     copy = folder / "snapshot.duckdb"
 
@@ -78,6 +81,7 @@ async def snapshot(request: Request) -> FileResponse:
         folder.rmdir()
 
     try:
+        await run_in_threadpool(at.lineup.settle, SETTLE_S)
         commit = await run_in_threadpool(store.snapshot, copy)
     except BaseException:
         forget()

@@ -43,7 +43,7 @@ def get_overview(request: Request) -> OverviewOut:
         last_commit_ns=committed_ns,
         learned_to=at.lineup.passed_to,
         as_of_commit=serving.model.commit if serving else None,
-        ledger_pending=len(at.lineup.ledger),
+        ledger_pending=at.lineup.answers_pending,
         ended=ended,
         quarantined=quarantined,
         model_id=serving.model_id if serving else None,
