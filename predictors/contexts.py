@@ -6,6 +6,7 @@ The path is the one definition of strata: hazards shrink along it, later the rec
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -26,6 +27,8 @@ GROUPS = (
     "host+model",
     "host+family+model",
     "device+family",
+    "fleet",
+    "fleet+family+model",
     "configuration",
 )
 """Names of the crossed groups of a context, in the order of `groups_of`."""
@@ -35,6 +38,8 @@ NOVELTY = (1, 5, 20)
 """Known outcomes of an exact configuration from which it is one class less novel."""
 PLACED = -1
 """Stands for the novelty of a configuration never seen on a host that nothing but its measured rates places."""
+_NUMBERED = re.compile(r"(?=.*[^\W\d_]{2})([^.]*?)[-_]*\d+(\.[^\W\d].*)?")
+"""A name with a number at the end of its first part, and two letters together somewhere: a letter and a number are a model."""
 REMEMBERED = 100_000
 """Contexts whose keys are remembered."""
 
@@ -80,6 +85,15 @@ class Context:
         return (phase, state, f"{state}/{family}", host, model, f"{phase}#{self.configuration()}")
 
 
+def fleet_of(host: str) -> str:
+    """What the names of hosts have in common that differ by a number alone: `gpu-a` of `gpu-a-07` and `gpu-a-12`.
+
+    What follows the first dot is kept, for it names a site. Empty where the name bears no number, or little else.
+    """
+    named = _NUMBERED.fullmatch(host)
+    return f"{named[1]}{named[2] or ''}" if named is not None else ""
+
+
 @lru_cache(maxsize=REMEMBERED)
 def _configuration(context: Context) -> str:
     words = [getattr(context, name) or "" for name in CATEGORIES]
@@ -97,6 +111,7 @@ def groups_of(context: Context, phase: str) -> tuple[str, ...]:
     at = f"{phase}/{context.state or ''}"
     host, device, family = context.host or "", context.device or "", context.family or ""
     model = f"{context.model or ''}|{context.runtime or ''}|{context.precision or ''}|{context.mode or ''}"
+    fleet = fleet_of(host)
     return (
         at,
         f"{at} h {host}",
@@ -108,6 +123,8 @@ def groups_of(context: Context, phase: str) -> tuple[str, ...]:
         f"{at} hm {host}|{model}",
         f"{at} hfm {host}|{family}|{model}",
         f"{at} df {device}|{family}",
+        f"{at} F {fleet}",
+        f"{at} Ffm {fleet}|{family}|{model}",
         f"{phase}#{context.configuration()}",
     )
 

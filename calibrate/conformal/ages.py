@@ -32,9 +32,11 @@ EDGES: Array = np.concatenate([np.arange(20) / 20.0, [0.975, 0.99, 1.0]])
 """Bins of u: coarser than those of whole answers, for fewer outcomes fall to each age."""
 WIDTHS: Array = np.diff(EDGES)
 MEMORY = 200
-"""Outcomes over which the mean of log times reaches back."""
-WIDER = 10.0
-"""Outcomes that the wider group's mean weighs."""
+"""Outcomes over which the median of log times reaches back."""
+STEP = 1.57
+"""Step of a running median in mean deviations: half of one over a normal law's density at its median."""
+WIDER, FEW = 10.0, 3.0
+"""Outcomes that the wider group's median weighs at most, and that its spread weighs."""
 PSEUDO = 15.0
 """Outcomes that the wider node's histogram weighs."""
 LEARNED = 2.0
@@ -45,10 +47,23 @@ PLACES = tuple(GROUPS.index(name) for name in ("phase", "family", "host+family")
 
 @dataclass(frozen=True, slots=True)
 class Typical:
-    """A group's number of completed outcomes and the mean of their log times."""
+    """A group's number of completed outcomes, the running median of their log times, and how far off they lay from it."""
 
     n: int
-    mean: float
+    median: float
+    off: float
+
+    def having(self, log_time: float) -> Typical:
+        """A step towards an outcome, as long as a normal law's density at its median makes best (Robbins and Monro 1951)."""
+        n = self.n + 1
+        if n == 1:
+            return Typical(1, log_time, 0.0)
+        away, back = log_time - self.median, min(n, MEMORY)
+        step = min(STEP * self.off / back, abs(away)) if self.off > 0.0 else abs(away) / back
+        return Typical(n, self.median + math.copysign(step, away), self.off + (abs(away) - self.off) / back)
+
+
+NOTHING = Typical(0, 0.0, 0.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,13 +121,23 @@ class Ages:
     curves: dict[tuple[str, int], Array] = field(default_factory=dict, repr=False, compare=False)
 
     def centre(self, groups: Sequence[str]) -> float | None:
-        """Log time that is typical of a path of groups, each shrunk to the wider; None where nothing is known."""
-        mean: float | None = None
+        """Log time that is typical of a path of groups, each shrunk to the wider; None where nothing is known.
+
+        The steadier a group is beside the wider, the less it is shrunk: with all its outcomes alike, it may lie anywhere.
+        """
+        middle: float | None = None
+        wide = 0.0
         for key in groups:
             known = self.typical.get(key)
-            if known is not None:
-                mean = known.mean if mean is None else (known.n * known.mean + WIDER * mean) / (known.n + WIDER)
-        return mean
+            if known is None:
+                continue
+            off = (known.n * known.off + FEW * wide) / (known.n + FEW)
+            if middle is None:
+                middle, wide = known.median, known.off
+                continue
+            weight = WIDER * min(off / wide, 1.0) ** 2 if wide > 0.0 else WIDER
+            middle, wide = (known.n * known.median + weight * middle) / (known.n + weight), off
+        return middle
 
     def reached(self, groups: Sequence[str], duration_s: float) -> list[float]:
         """The ages in s that a row of this duration reached, youngest first."""
@@ -166,11 +191,10 @@ class Ages:
         for one in lasted:
             if one.ended and one.duration_s > 0.0:
                 for key in one.groups:
-                    known = typical.get(key) or self.typical.get(key) or Typical(0, 0.0)
-                    n = known.n + 1
-                    typical[key] = Typical(n, known.mean + (math.log(one.duration_s) - known.mean) / min(n, MEMORY))
+                    known = typical.get(key) or self.typical.get(key) or NOTHING
+                    typical[key] = known.having(math.log(one.duration_s))
             if len(one.u):
-                phase = typical.get(one.groups[0]) or self.typical.get(one.groups[0]) or Typical(0, 0.0)
+                phase = typical.get(one.groups[0]) or self.typical.get(one.groups[0]) or NOTHING
                 self._place(one, nodes, phase.n)
         return Ages(self.typical.having(typical), self.nodes.having(nodes))
 

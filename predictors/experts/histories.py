@@ -35,18 +35,22 @@ NORMAL: Array = ndtri(GRID)
 MIDDLE = int(np.flatnonzero(GRID == 0.5)[0])
 LOW, HIGH = (int(np.argmin(np.abs(GRID - p))) for p in (0.1, 0.9))
 PHASE, FAMILY, WIDE, EXACT = (GROUPS.index(name) for name in ("phase", "family", "host+family+model", "configuration"))
+SPREADING = tuple(GROUPS.index(name) for name in ("host+family+model", "device+family", "fleet+family+model", "configuration"))
+"""Groups of which trees are told how far outcomes lay from where they were expected, too."""
 FEATURES = (*(f"{group} {what}" for group in GROUPS for what in ("fast", "slow", "n")), "place", "spread", "upper", *NUMBERS)
+FEATURES += tuple(f"{GROUPS[place]} off" for place in SPREADING)
 FEATURES += ("median of nine", "last", "average of 8", "average of 30", "phase")
 SPREAD = FEATURES.index("spread")
 
 
 @dataclass(frozen=True, slots=True)
 class Mean:
-    """Number of a group's outcomes, and means of its residuals over a short and a long memory."""
+    """Number of a group's outcomes, means of its residuals over a short and a long memory, and of their sizes over the long."""
 
     n: int
     fast: float
     slow: float
+    off: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,8 +102,9 @@ class Histories:
         """What trees look at, shape (len(FEATURES),), beside the model of record's log quantiles at GRID."""
         centre = float(record[MIDDLE])
         row: list[float] = []
-        for key in groups_of(context, phase):
-            mean = self.means.get(key)
+        groups = groups_of(context, phase)
+        means = [self.means.get(key) for key in groups]
+        for mean in means:
             row += [mean.fast, mean.slow, math.log1p(mean.n)] if mean is not None else [0.0, 0.0, 0.0]
         place = centre - self.typical[phase][1] if phase in self.typical else 0.0
         row += [place, float(record[HIGH] - record[LOW]), float(record[HIGH]) - centre]
@@ -107,7 +112,8 @@ class Histories:
             -1.0 if value is None else math.log1p(max(value, 0.0))
             for value in (context.batch, context.size_in, context.corunners)
         ]
-        recent = self.recents.get(groups_of(context, phase)[EXACT])
+        row += [mean.off if (mean := means[place]) is not None else -1.0 for place in SPREADING]
+        recent = self.recents.get(groups[EXACT])
         if recent is None:
             row += [0.0, 0.0, 0.0, 0.0]
         else:
@@ -189,13 +195,14 @@ class Learning:
     def _mean(self, key: str, residual: float, *, speaks: bool) -> None:
         mean = self._means.get(key) or self._known.means.get(key)
         if mean is None:
-            self._means[key] = Mean(1, residual, residual)
+            self._means[key] = Mean(1, residual, residual, abs(residual))
         elif not speaks:
             self._means[key] = replace(mean, n=mean.n + 1)
         else:
             n = mean.n + 1
             fast = mean.fast + (residual - mean.fast) / min(n, FAST)
-            self._means[key] = Mean(n, fast, mean.slow + (residual - mean.slow) / min(n, SLOW))
+            slow, off = (a + (b - a) / min(n, SLOW) for a, b in ((mean.slow, residual), (mean.off, abs(residual))))
+            self._means[key] = Mean(n, fast, slow, off)
 
     def _window(self, key: str, size: int, value: float) -> None:
         window = self._windows.get(key) or self._known.windows.get(key)

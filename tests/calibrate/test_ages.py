@@ -32,17 +32,36 @@ def reaching(age: int, used: float, u: float) -> list[tuple[float, float]]:
     return [(used, u)] * (age + 1)
 
 
-def test_what_is_typical_is_the_mean_of_log_times_shrunk_to_wider_groups() -> None:
+def test_what_is_typical_is_a_median_of_log_times_shrunk_to_wider_groups() -> None:
     known = Ages().having([lasting(1.0), lasting(math.e**2)])
     assert 1.0 == known.centre(GROUPS_A)
-    # The phase's mean of 1 weighs ten outcomes against none of the family's own.
+    # The phase's median of 1 stands for a family of which nothing is known.
     assert 1.0 == known.centre(GROUPS_B)
     both = known.having([lasting(math.e**4, groups=GROUPS_B)])
-    phase = 2.0
-    family = (1 * 4.0 + ages.WIDER * phase) / (1 + ages.WIDER)
-    expected = (1 * 4.0 + ages.WIDER * family) / (1 + ages.WIDER)
+    # A third of 1.57 mean deviations up. Of one outcome's spread nothing is known but the wider group's, three outcomes' worth.
+    phase = 1.0 + 1.57 / 3.0
+    weight = ages.WIDER * 0.75**2
+    family = (1 * 4.0 + weight * phase) / (1 + weight)
+    expected = (1 * 4.0 + weight * family) / (1 + weight)
     assert_allclose(expected, both.centre(GROUPS_B))
     assert Ages().centre(GROUPS_A) is None
+
+
+def test_the_running_median_is_one_whatever_the_tail() -> None:
+    rng = np.random.default_rng(3)
+    for draw in (rng.normal(1.0, 0.003, 4_000), rng.standard_t(2, 4_000) * 0.1 + 1.0, 1.0 + rng.exponential(0.5, 4_000)):
+        known = ages.NOTHING
+        for value in draw.tolist():
+            known = known.having(value)
+        assert (4_000, True) == (known.n, abs((draw[-400:] < known.median).mean() - 0.5) < 0.12)
+
+
+def test_steady_groups_are_not_drawn_to_wider_ones() -> None:
+    rng = np.random.default_rng(4)
+    steady = [lasting(math.exp(1.0 + 0.003 * draw)) for draw in rng.normal(size=60)]
+    other = [lasting(math.exp(3.0 + 0.003 * draw), groups=GROUPS_B) for draw in rng.normal(size=60)]
+    known = Ages().having([one for pair in zip(steady, other, strict=True) for one in pair])
+    assert_allclose([1.0, 3.0], [known.centre(GROUPS_A), known.centre(GROUPS_B)], atol=0.002)
 
 
 def test_rows_given_up_and_rows_of_no_length_say_nothing_of_what_is_typical() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
-from predictors.contexts import GROUPS, Context, groups_of
+from predictors.contexts import GROUPS, Context, fleet_of, groups_of
 from predictors.distribution import GRID, Array
 from predictors.experts import histories
 from predictors.experts.histories import FEATURES, LEAST_RATIOS, NORMAL, Centres, Histories, Learning, Mean
@@ -58,18 +59,18 @@ def test_a_window_reads_what_numpy_reads_off_its_newest_values(values: list[floa
 
 def test_means_reach_back_as_far_as_they_say(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(histories, "FAST", 2)
-    known = knowing(Histories(), [(A, 1.0, 0.0), (A, 3.0, 1.0), (A, 4.0, 0.0)])
-    # Residuals 1, 2, 4. Fast: 1, then 1.5, then 1.5 + (4 - 1.5) / 2. Slow: their mean.
+    known = knowing(Histories(), [(A, 1.0, 0.0), (A, 3.0, 1.0), (A, 0.0, 4.0)])
+    # Residuals 1, 2, -4. Fast: 1, then 1.5, then 1.5 + (-4 - 1.5) / 2. Slow: their mean, and that of their sizes.
     for key in groups_of(A, "service"):
         mean = known.means[key]
-        assert_allclose([3, 2.75, 7.0 / 3.0], [mean.n, mean.fast, mean.slow])
+        assert_allclose([3, -1.25, -1.0 / 3.0, 7.0 / 3.0], [mean.n, mean.fast, mean.slow, mean.off])
 
 
 def test_groups_that_others_share_hear_of_their_outcomes_too() -> None:
     known = knowing(Histories(), [(A, 1.0, 0.0), (B, 3.0, 0.0)])
     shared = [name for name, a, b in zip(GROUPS, groups_of(A, "service"), groups_of(B, "service"), strict=True) if a == b]
-    assert ["phase", "host", "device", "model", "host+model"] == shared
-    assert [Mean(2, 2.0, 2.0), Mean(1, 1.0, 1.0)] == [
+    assert ["phase", "host", "device", "model", "host+model", "fleet"] == shared
+    assert [Mean(2, 2.0, 2.0, 2.0), Mean(1, 1.0, 1.0, 1.0)] == [
         known.means[key] for key in (groups_of(A, "service")[0], groups_of(A, "service")[3])
     ]
 
@@ -134,6 +135,7 @@ def test_pooled_quantiles_are_shrunk_to_wider_groups(monkeypatch: pytest.MonkeyP
 def test_features_of_the_unknown_are_zeros_and_absences() -> None:
     row = dict(zip(FEATURES, Histories().features(B, "service", FLAT), strict=True))
     absent = {"batch": -1.0, "size_in": -1.0, "corunners": -1.0, "phase": -1.0}
+    absent |= {f"{group} off": -1.0 for group in ("host+family+model", "device+family", "fleet+family+model", "configuration")}
     assert absent == {name: value for name, value in row.items() if value}
 
 
@@ -143,8 +145,37 @@ def test_features_tell_what_the_model_of_record_does_not_know() -> None:
     row = dict(zip(FEATURES, known.features(A, "service", record), strict=True))
     assert_allclose([1.0, 1.0, math.log1p(2)], [row[f"family {what}"] for what in ("fast", "slow", "n")])
     assert_allclose([math.log1p(3.0), -1.0, 0.0], [row["batch"], row["size_in"], row["phase"]])
+    assert_allclose([1.0, 1.0], [row["configuration off"], row["fleet+family+model off"]])
     assert_allclose([0.25 - 4.0, 2 * 1.2815516, 1.2815516], [row["place"], row["spread"], row["upper"]])
     assert_allclose([1.25, 1.75, 1.25, 1.25], [row[name] for name in ("median of nine", "last", "average of 8", "average of 30")])
+
+
+def test_what_one_host_of_a_fleet_took_tells_of_the_others() -> None:
+    first, second, apart = (replace(A, host=name) for name in ("gpu-a-07", "gpu-a-12", "gpu-b-07"))
+    known = knowing(Histories(), [(first, 2.0, 0.5)])
+    row = dict(zip(FEATURES, known.features(second, "service", FLAT), strict=True))
+    assert_allclose([1.5, 1.5, 1.5], [row["fleet fast"], row["fleet+family+model slow"], row["fleet+family+model off"]])
+    assert_allclose([0.0, math.log1p(1)], [row["host n"], row["fleet n"]])
+    other = dict(zip(FEATURES, known.features(apart, "service", FLAT), strict=True))
+    assert (0.0, -1.0) == (other["fleet n"], other["fleet+family+model off"])
+
+
+@pytest.mark.parametrize(
+    ("host", "fleet"),
+    [
+        ("gpu-a-07", "gpu-a"),
+        ("worker12", "worker"),
+        ("node-3.site.org", "node.site.org"),
+        ("ip-10-0-0-12", "ip-10-0-0"),
+        ("north", ""),
+        ("A100", ""),
+        ("12", ""),
+        ("runner_v1.2", ""),
+        ("", ""),
+    ],
+)
+def test_a_fleet_is_what_names_have_in_common_beside_a_number(host: str, fleet: str) -> None:
+    assert fleet == fleet_of(host)
 
 
 def test_learning_makes_a_new_value() -> None:

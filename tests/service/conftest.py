@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import httpx
@@ -49,9 +50,9 @@ def living(revive: Callable[[], Living]) -> Living:
     return revive()
 
 
-@pytest.fixture(scope="session")
-def start_server() -> Iterator[Callable[..., Served]]:
-    """Start `phasecast serve` on a store, with further options; all servers end with the tests."""
+@contextmanager
+def starting() -> Iterator[Callable[..., Served]]:
+    """Start `phasecast serve` on a store, with further options; all servers end with the block."""
     processes: list[subprocess.Popen[bytes]] = []
 
     def start(store: Path, *options: str) -> Served:
@@ -72,10 +73,24 @@ def start_server() -> Iterator[Callable[..., Served]]:
         process.stdout.close()
 
 
+@pytest.fixture(scope="module")
+def start_server() -> Iterator[Callable[..., Served]]:
+    """Start `phasecast serve`; servers end with the file of tests, so that none costs those that come after it."""
+    with starting() as start:
+        yield start
+
+
 @pytest.fixture(scope="session")
-def served(start_server: Callable[[Path], Served], tmp_path_factory: pytest.TempPathFactory) -> Served:
+def start_lasting_server() -> Iterator[Callable[..., Served]]:
+    """Start `phasecast serve` for tests in several files."""
+    with starting() as start:
+        yield start
+
+
+@pytest.fixture(scope="session")
+def served(start_lasting_server: Callable[[Path], Served], tmp_path_factory: pytest.TempPathFactory) -> Served:
     """One server for all tests that only talk to it."""
-    return start_server(tmp_path_factory.mktemp("served") / "store.duckdb")
+    return start_lasting_server(tmp_path_factory.mktemp("served") / "store.duckdb")
 
 
 @pytest.fixture(scope="session")
@@ -86,9 +101,9 @@ def asked(served: Served) -> Iterator[httpx.Client]:
 
 
 @pytest.fixture(scope="session")
-def answering(start_server: Callable[[Path], Served], tmp_path_factory: pytest.TempPathFactory) -> Served:
+def answering(start_lasting_server: Callable[[Path], Served], tmp_path_factory: pytest.TempPathFactory) -> Served:
     """A server that has learned from 80 synthetic attempts."""
-    served = start_server(tmp_path_factory.mktemp("answering") / "store.duckdb")
+    served = start_lasting_server(tmp_path_factory.mktemp("answering") / "store.duckdb")
     with http_client(served.url, timeout_s=30) as http:
         made = runs(80, seed=7)
         attempts = [run.attempt.model_dump(exclude_none=True) for run in made]
