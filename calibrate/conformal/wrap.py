@@ -150,7 +150,7 @@ class Calibrated:
         reactions = self.watching.reactions_at(asked.context, asked.phase)
         wanted = self.controlled.levels(asked.path, whole)
         levels = (self.recalibration.asked(trusted(asked.path, reactions), wanted) - asked.zero) / (1.0 - asked.zero)
-        read = spread(np.minimum(read_at(asked.mixed, levels), asked.limit), reactions)
+        read = np.minimum(spread(read_at(asked.mixed, levels), reactions), asked.limit)  # widened or not, no wider than the phase
         return np.maximum.accumulate(read)  # the limit begins past the median, which it may lie below
 
     def after(self, changes: Sequence[Change], commit: int) -> Calibrated:

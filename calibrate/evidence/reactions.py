@@ -141,9 +141,10 @@ def _reason(alarm: Alarm) -> str:
 def widening(shadow: Reaction, began: int) -> Reaction | None:
     """Wider answers where those given since a change are passed too often: the exact 95 % interval lies above 1 - LEVEL.
 
-    Experts follow most changes faster than they are found, so that to widen at once would be to answer too wide for long.
+    Experts follow most changes faster than they are found, so that to widen at once would be to answer too wide for long. What
+    lies outside the record has nodes of its own, which learn how wide answers to the new must be.
     """
-    if shadow.action not in {Action.SHADOW, Action.APART} or shadow.outcomes < FEW or shadow.misses <= SUSPECT * shadow.outcomes:
+    if shadow.action is not Action.SHADOW or shadow.outcomes < FEW or shadow.misses <= SUSPECT * shadow.outcomes:
         return None
     share = binomial_interval(shadow.misses, shadow.outcomes)
     if share.low <= 1.0 - LEVEL:

@@ -66,7 +66,7 @@ def test_answers_are_widened_where_those_since_a_change_are_passed_too_often() -
     # 4 of 10: the exact interval begins at 0.122; 3 of 10: at 0.067.
     assert widening(standing(Action.SHADOW, 10, 3), 95) is None
     assert widening(standing(Action.SHADOW, 9, 9), 95) is None
-    assert widening(standing(Action.APART, 10, 4), 95) is not None
+    assert widening(standing(Action.APART, 10, 4), 95) is None
     assert widening(standing(Action.SHORTEN, 10, 4), 95) is None
     assert (Reaction("n", Action.WIDEN, 1.5, 70, 95, "4 of 10 answers since a change passed their p90")) == widening(
         standing(Action.SHADOW, 10, 4), 95

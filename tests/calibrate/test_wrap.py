@@ -15,6 +15,8 @@ from scipy.stats import binom
 
 from calibrate.conformal.pit import Placed, Recalibration
 from calibrate.conformal.wrap import Calibrated, placed_of, read_at
+from calibrate.evidence.reactions import Action, Reaction
+from calibrate.evidence.watching import nodes_of
 from predictors import laws
 from predictors.contexts import groups_of
 from predictors.distribution import GRID, Distribution
@@ -155,3 +157,15 @@ def test_where_a_level_is_claimed_it_holds_though_the_base_is_half_or_twice_as_w
         mine = [bool(true[i]) for claimed, true in held if claimed >= level]
         assert len(mine) == (runs if n >= least[i] else 0)
         assert not mine or binom.ppf(0.001, runs, level) <= sum(mine)
+
+
+def test_widened_answers_are_no_wider_than_their_phase(known: Calibrated) -> None:
+    asked = known.inner.ask(*PAIRS)[0]
+    limit = np.where(GRID > 0.95, asked.mixed + 0.01, np.inf)
+    node = nodes_of(asked.context, asked.phase)[0]
+    widen = Reaction(node, Action.WIDEN, 1.5, 1, 2, "passed too often")
+    plain, wide = known.calibrated(asked), replace(known, watching=replace(known.watching, standing=(widen,))).calibrated(asked)
+    held = replace(known, watching=replace(known.watching, standing=(widen,))).calibrated(replace(asked, limit=limit))
+    assert (plain[GRID > 0.9] < wide[GRID > 0.9]).all()
+    assert (wide[GRID > 0.95] > limit[GRID > 0.95]).any()
+    assert (held <= np.maximum(limit, held[GRID <= 0.95].max())).all()
