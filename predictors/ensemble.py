@@ -21,7 +21,7 @@ from predictors.contexts import PLACED, Context, groups_of, judged_path, novelty
 from predictors.distribution import GRID, Array, Support
 from predictors.experts.asked import Asked, Told
 from predictors.experts.forest import Forest
-from predictors.experts.histories import HIGH, LOW, MIDDLE, PHASE, SPREAD, WIDE, Histories, Learning, speaks_for
+from predictors.experts.histories import HIGH, LOW, MIDDLE, SPREAD, WIDE, Histories, Learning, speaks_for
 from predictors.experts.imputed import beyond
 from predictors.experts.lessons import Lessons
 from predictors.experts.pace import Pace, Ran
@@ -144,7 +144,7 @@ class Ensemble:
         if whole is not None and shrunk is not None and not early:
             experts[3], experts[4] = shrunk, whole
         if np.isfinite(grown[0]) and not early:
-            experts[5] = self.histories.within(groups[PHASE], centre + grown)
+            experts[5] = centre + grown
         if not early:
             experts[6] = self.pace.moved(pair[0].host, record)
         path = self.path(*pair)

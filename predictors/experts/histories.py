@@ -126,11 +126,11 @@ class Histories:
         for key in _ratio_keys(kind, novel, groups):
             window = self.windows.get(key)
             if window is not None and len(window) >= LEAST_RATIOS:
-                return self.within(groups[PHASE], centre + window.quantiles)
+                return self._within(groups[PHASE], centre + window.quantiles)
         return centre + NORMAL
 
-    def within(self, phase: str, log_quantiles: Array) -> Array:
-        """Log quantiles held to what the phase's recent outcomes have lasted, at the levels that they reach.
+    def _within(self, phase: str, log_quantiles: Array) -> Array:
+        """Held to what the phase's recent outcomes have lasted, at the levels that they reach.
 
         Of work with two modes, ratios to the one multiply the other: what they add up to then was never seen of anything.
         """

@@ -194,15 +194,3 @@ def test_in_steps_of_any_size_outcomes_of_a_burst_are_learned_alike(young: Ensem
 def test_two_that_learned_the_same_say_the_same(known: Ensemble) -> None:
     assert_array_equal(known.predict(*PAIRS).quantile(GRID), taught(recorded()).predict(*PAIRS).quantile(GRID))
     assert len(known.lessons) == len(learned(fitted(part(recorded(), slice(60))), recorded()).lessons)
-
-
-def test_trees_name_no_time_that_the_phase_has_not_lasted_lately(known: Ensemble) -> None:
-    assert known.forest is not None
-    far = replace(known.forest, leaf=known.forest.leaf + np.float32(20.0))
-    moved = replace(known, forest=far, memo={})
-    for before, after in list(zip(known.ask(*PAIRS), moved.ask(*PAIRS), strict=True))[:3]:
-        lasted = known.histories.windows[f"{after.phase}/{after.context.state}"]
-        n, (_, longest) = len(lasted), lasted.span
-        reached = GRID * (n + 1) <= n
-        assert_allclose(longest, after.experts[5][reached], rtol=1e-6)
-        assert (before.experts[5][reached] <= longest + 1e-6).all()
