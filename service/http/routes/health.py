@@ -70,7 +70,10 @@ def sweep_copies(store: Path) -> None:
 
 @router.get("/v1/snapshot", response_class=FileResponse)
 async def snapshot(request: Request) -> FileResponse:
-    """Give a copy of the store, consistent at a commit, that any DuckDB client opens, with all answers given by now."""
+    """Give a copy of the store, consistent at a commit, that any DuckDB client opens.
+
+    All answers given by now are in it, unless they could not be written within 10 s.
+    """
     at = running(request)
     store = at.store
     folder = Path(mkdtemp(prefix=copies_prefix(store.path), dir=store.path.parent))
