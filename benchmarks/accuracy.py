@@ -18,6 +18,7 @@ import orjson
 import typer
 
 from benchmarks import accuracy_page
+from benchmarks.clustered import clustered
 from benchmarks.unforeseen import unforeseen
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -55,8 +56,9 @@ def measured(name: str, model: str) -> dict[str, Any]:
     commit, summary = _commit(), replayed(path, out, model)
     scorer = _scorer()
     truth = scorer.truth_table(str(path))
-    scores = scorer.score(truth, importlib.import_module("pandas").read_parquet(out), GROUPS)
-    return {"commit": commit, "summary": summary, "scores": scores, "floor90": group_floor(truth, 0.9)}
+    answers = importlib.import_module("pandas").read_parquet(out)
+    found = {"scores": scorer.score(truth, answers, GROUPS), "sure": clustered(truth, answers, GROUPS, LEAST_GROUP)}
+    return {"commit": commit, "summary": summary, **found, "floor90": group_floor(truth, 0.9)}
 
 
 def _kept(name: str) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from math import hypot
 from typing import Any
 
 Measured = Mapping[str, Any]
@@ -18,8 +19,11 @@ lowest `crps_log` on that set.
 * `crps_rel`, `pin99_rel`: CRPS and p99 pinball loss in seconds, relative to the phase's empirical distribution.
 * `cov50` ... `cov99`: share of outcomes at or below the answered quantile.
 * group error: mean error of p90 coverage over groups (host, family, phase) of 200 rows or more. `floor`: what a perfect predictor
-  would show there by chance alone, were rows independent; groups whose rows move together can't reach it.
+  would show there by chance alone, were rows independent; `clustered`: the same where rows of a cluster move together as they do.
+* Intervals are 95 % intervals by cluster; those of ratios take both errors as independent, which makes them wide.
 """
+SURE = 1.959963984540054
+"""Standard errors on either side of a 95 % interval."""
 COLUMNS = ("crps_log", "ratio", "crps_rel", "pin99_rel", "cov50", "cov90", "cov95", "cov99", "group error", "missing", "crossing")
 
 
@@ -73,17 +77,27 @@ def _scores(who: str, scores: Mapping[str, Any], leader: float) -> list[str]:
 
 def _summary(known: Mapping[str, Measured], peers: Mapping[str, Peers], models: Sequence[str]) -> list[str]:
     head = ["set", "best peer", "its crps_log (se)", *(f"{model}: ratio" for model in models)]
-    head += ["p90 coverage: peer, own", "group error: peer, own, floor"]
+    head += ["p90 coverage: peer, own", "group error: peer, own, floor, clustered"]
     rows = []
     for name, measured in known.items():
         leader, own = peers[name][best(peers[name])], measured["models"][models[0]]
         scores = own["scores"]
-        errors = [_or_dash(value, 3) for value in (leader["mean_group_err90"], scores["mean_group_err90"], own["floor90"])]
+        by_group = (leader["mean_group_err90"], scores["mean_group_err90"], own["floor90"], own["sure"]["floor90"])
+        errors = [_or_dash(value, 3) for value in by_group]
         row = [name, best(peers[name]), f"{leader['crps_log']:.4f} ({leader['crps_log_se']:.4f})"]
-        row += [_or_dash(_of(measured, model, "crps_log", leader["crps_log"]), 2) for model in models]
-        rows.append([*row, f"{leader['cov90']:.3f}, {scores['cov90']:.3f}", ", ".join(errors)])
+        row.append(_between(scores, leader))
+        row += [_or_dash(_of(measured, model, "crps_log", leader["crps_log"]), 2) for model in models[1:]]
+        cover = f"{leader['cov90']:.3f}, {scores['cov90']:.3f} +- {own['sure']['cov90']:.3f}"
+        rows.append([*row, cover, ", ".join(errors)])
     said = f"Ratios of `crps_log` to the best peer's: below 1 is better than it. Own is `{models[0]}`."
     return [said, "", *_table(head, rows)]
+
+
+def _between(scores: Mapping[str, Any], leader: Mapping[str, Any]) -> str:
+    """The ratio of two scores, with the interval of two independent ones."""
+    ratio = float(scores["crps_log"] / leader["crps_log"])
+    half = SURE * ratio * hypot(*(one["crps_log_se"] / one["crps_log"] for one in (scores, leader)))
+    return f"{ratio:.3f} ({ratio - half:.2f}-{ratio + half:.2f})"
 
 
 def _in_seconds(known: Mapping[str, Measured], peers: Mapping[str, Peers], models: Sequence[str]) -> list[str]:

@@ -6,10 +6,12 @@ import hashlib
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy.stats import t as student
 
 from benchmarks import outcomes
+from benchmarks.clustered import clustered, clusters, error
 from benchmarks.left_out import left_out
 from benchmarks.remaining import Line, Share, asked_at, line_of, share_of
 from service.recorded import recorded
@@ -75,3 +77,25 @@ def test_what_an_outcome_costs_is_told_by_layer() -> None:
     found = {one.what: one.value for one in outcomes.measured(2 * outcomes.WINDOW)}
     assert all(value > 0.0 for value in found.values())
     assert 2 * len(outcomes.LAYERS) + 2 == len(found)
+
+
+def test_rows_of_one_instant_or_observation_make_a_figure_no_surer() -> None:
+    together, apart = np.array([0, 0, 1, 1]), np.arange(4)
+    value = np.array([1.0, 1.0, 0.0, 0.0])
+    assert error(value, np.ones(4), together) == pytest.approx(np.sqrt(2.0 * 0.25**2))
+    assert error(value, np.ones(4), apart) == pytest.approx(np.sqrt(4.0 * 0.125**2))
+    assert error(value, np.array([1.0, 1.0, 0.0, 0.0]), together) == 0.0
+
+
+@pytest.mark.parametrize(("instants", "n_clusters"), [(np.repeat(np.arange(10.0), 40), 10), (np.arange(400.0), 400)])
+def test_clusters_are_instants_where_rows_share_them(instants: np.ndarray, n_clusters: int) -> None:
+    n = len(instants)
+    truth = pd.DataFrame({"observation_id": [f"o{i}" for i in range(n)], "phase": "compute", "attempt": 0, "timed": True})
+    truth = truth.assign(t0=instants, host="h", weight=1.0, duration_s=np.where(instants % 10 == 0, 2.0, 1.0))
+    answers = truth[["observation_id", "phase", "attempt"]].assign(q50=1.0, q90=1.5, q95=1.5, q99=3.0)
+    found = clustered(truth, answers, ["host"], 200)
+    assert n_clusters == clusters(truth).max() + 1
+    assert found["cov90"] == pytest.approx(1.96 * 0.3 / np.sqrt(n_clusters), rel=1e-3)  # 0.9 come true, alike within a cluster
+    assert found["floor90"] == pytest.approx(0.798 * 0.3 / np.sqrt(n_clusters), rel=1e-3)
+    assert found["cov99"] == pytest.approx(0.0, abs=1e-12)
+    assert clustered(truth, answers, ["host"], 500)["floor90"] is None
