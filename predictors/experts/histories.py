@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from scipy.special import ndtri
 
-from predictors.contexts import GROUPS, NUMBERS, Context, groups_of, novelty
+from predictors.contexts import GROUPS, NUMBERS, Context, fleet_of, groups_of, novelty
 from predictors.distribution import GRID, Array
 from predictors.experts.windows import Window
 from predictors.joint.streams import keys_of, stream, uniforms
@@ -26,15 +26,21 @@ LAST = 9
 SEED = 7
 AVERAGES = (8, 30)
 """Outcomes over which a configuration's two moving averages reach back."""
-SMALL, LARGE, WHOLE = 64, 400, 2000
-"""Sizes of windows of a group's durations, of ratios, and of a phase's durations."""
+SMALL, FLEETS, LARGE, WHOLE = 64, 200, 400, 2000
+"""Sizes of windows of a group's durations, of a fleet's, of ratios, and of a phase's durations."""
 LEAST_RATIOS = 20
-POOLING = (10.0, 10.0, 5.0)
-"""Outcomes that the wider group's quantiles weigh: for family, host and family and model, configuration."""
+FEW = 3.0
+"""Outcomes that the wider group's spread weighs."""
+POOLING = (10.0, 10.0, 10.0, 5.0)
+"""Outcomes that the wider group's quantiles weigh at most, for each of POOLED."""
 NORMAL: Array = ndtri(GRID)
 MIDDLE = int(np.flatnonzero(GRID == 0.5)[0])
 LOW, HIGH = (int(np.argmin(np.abs(GRID - p))) for p in (0.1, 0.9))
-PHASE, FAMILY, WIDE, EXACT = (GROUPS.index(name) for name in ("phase", "family", "host+family+model", "configuration"))
+PHASE, FAMILY, FLEET, WIDE, EXACT = (
+    GROUPS.index(name) for name in ("phase", "family", "fleet+family+model", "host+family+model", "configuration")
+)
+POOLED = {FAMILY: SMALL, FLEET: FLEETS, WIDE: SMALL, EXACT: SMALL}
+"""Groups whose durations are remembered, widest first, and over how many."""
 SPREADING = tuple(GROUPS.index(name) for name in ("host+family+model", "device+family", "fleet+family+model", "configuration"))
 """Groups of which trees are told how far outcomes lay from where they were expected, too."""
 FEATURES = (*(f"{group} {what}" for group in GROUPS for what in ("fast", "slow", "n")), "place", "spread", "upper", *NUMBERS)
@@ -146,18 +152,34 @@ class Histories:
     def pooled(self, groups: tuple[str, ...], of_host: float = 0.0) -> tuple[Array | None, Array | None]:
         """Log quantiles at GRID of the phase's recent durations, and the configuration's shrunk to wider groups'.
 
-        What lasted on all hosts is moved by what is known of this one, `of_host`; what lasted here is as it was.
+        What lasted on all hosts is moved by what is known of this one, `of_host`; what lasted here is as it was. A group far from
+        the wider one keeps to itself: a mean of quantiles between them would be neither's.
         """
         window = self.windows.get(groups[PHASE])
         if window is None:
             return None, None
         shrunk = whole = window.quantiles + of_host
-        for place, weight in zip((FAMILY, WIDE, EXACT), POOLING, strict=True):
+        for place, most in zip(POOLED, POOLING, strict=True):
             window = self.windows.get(groups[place])
             if window is not None:
-                own = window.quantiles + of_host if place == FAMILY else window.quantiles
+                own = window.quantiles + of_host if place in {FAMILY, FLEET} else window.quantiles
+                weight = most * _likeness(own, len(window), shrunk)
                 shrunk = (len(window) * own + weight * shrunk) / (len(window) + weight)
         return whole, shrunk
+
+
+def _likeness(own: Array, n: int, wider: Array) -> float:
+    """How much a wider group says of one with n outcomes, 0 to 1: variance within it over that of its place about the wider's.
+
+    That is what an outcome of the wider group is worth beside one of its own (Efron and Morris 1973), by moments: the square of
+    half the distance from its tenth to its ninetieth percentile, and of how far their medians lie apart less what n explain. Of
+    few outcomes the spread is not known, and the wider group's stands in for FEW of them.
+    """
+    distance = abs(float(own[MIDDLE] - wider[MIDDLE]))
+    spread, around = (float(group[HIGH] - group[LOW]) / 2.0 for group in (own, wider))
+    spread = (n * spread + FEW * around) / (n + FEW)
+    apart = distance**2 - spread**2 / n
+    return 1.0 if apart <= spread**2 else spread**2 / apart
 
 
 class Learning:
@@ -188,8 +210,9 @@ class Learning:
                 for key in _ratio_keys(kind, centres.novel, groups):
                     self._window(key, LARGE, log_time - there)
         self._window(groups[PHASE], WHOLE, log_time)
-        for place in (FAMILY, WIDE, EXACT):
-            self._window(groups[place], SMALL, log_time)
+        for place, size in POOLED.items():
+            if place != FLEET or fleet_of(context.host or ""):  # hosts of no fleet have only their work in common
+                self._window(groups[place], size, log_time)
         self._recent(groups[EXACT], log_time, speaks=speaks)
 
     def _mean(self, key: str, residual: float, *, speaks: bool) -> None:

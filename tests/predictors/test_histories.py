@@ -123,13 +123,41 @@ def test_ratios_are_to_the_centre_at_the_asking() -> None:
 
 
 def test_pooled_quantiles_are_shrunk_to_wider_groups(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(histories, "POOLING", (10.0, 10.0, 5.0))
+    monkeypatch.setattr(histories, "POOLING", (10.0, 10.0, 10.0, 5.0))
     whole, shrunk = knowing(Histories(), [(A, 0.0, 0.0), (B, 2.0, 0.0)]).pooled(groups_of(A, "service"))
     assert whole is not None
     assert shrunk is not None
     # Phase {0, 2}: median 1. Family {0}: 10 / 11; host, family, model {0}: (10 / 11)^2; configuration {0}: (10 / 11)^2 * 5 / 6.
     assert_allclose([1.0, (10 / 11) ** 2 * 5 / 6], [at(whole, 0.5), at(shrunk, 0.5)])
     assert (None, None) == Histories().pooled(groups_of(A, "service"))
+
+
+@pytest.mark.parametrize(
+    ("place", "spread", "n", "like"),
+    [
+        (0.0, 1.0, 50, 1.0),
+        (1.0, 1.0, 50, 1.0),
+        (3.0, 1.0, 10_000, 1.0 / 9.0),
+        (3.0, 1.0, 2, 1.0 / 8.5),  # of which two outcomes explain a half
+        (1.2, 1.0, 2, 1.0),
+        (3.0, 0.0, 1, 0.75**2 / (9.0 - 0.75**2)),  # three quarters of the wider group's spread, and as much explained
+    ],
+)
+def test_a_wider_group_says_the_less_of_one_the_farther_off_it_lies(place: float, spread: float, n: int, like: float) -> None:
+    unit = NORMAL / 1.2815515655446004
+    assert histories._likeness(place + spread * unit, n, unit) == pytest.approx(like, rel=1e-3)
+
+
+def test_a_host_never_met_takes_what_its_fleet_took() -> None:
+    first, new, alone = (replace(A, host=name) for name in ("gpu-a-07", "gpu-a-12", "north"))
+    rows = [(replace(A, host=f"south-{i % 7}x"), 0.01 * (i % 10), 0.0) for i in range(40)]
+    known = knowing(Histories(), [*rows, *((first, 5.0 + 0.01 * (i % 10), 0.0) for i in range(20))])
+    _, of_fleet = known.pooled(groups_of(new, "service"))
+    _, of_family = known.pooled(groups_of(alone, "service"))
+    assert of_fleet is not None
+    assert of_family is not None
+    assert 5.0 < at(of_fleet, 0.5) < 5.1  # not drawn to the family, most of which takes far less
+    assert at(of_family, 0.5) < 0.5
 
 
 def test_features_of_the_unknown_are_zeros_and_absences() -> None:
