@@ -19,12 +19,13 @@ from calibrate.conformal.controlled import Controlled
 from calibrate.conformal.pit import EDGES, Placed, Recalibration, Seen, passed_in, place_in
 from calibrate.conformal.reacting import discounted, restarted, spread, trusted
 from calibrate.conformal.remaining import Aging
+from calibrate.evidence.drift import draw
 from calibrate.evidence.nearest import newer, newest_ns, provenance
 from calibrate.evidence.reactions import LEVEL, Action
 from calibrate.evidence.watching import Watching
 from predictors.aggregate import shares
 from predictors.causes import Incidence
-from predictors.contexts import LEVELS, Context, groups_of
+from predictors.contexts import JUDGED, LEVELS, Context, groups_of
 from predictors.distribution import GRID, Array, Support
 from predictors.ensemble import Ensemble, answer
 from predictors.experts.asked import Asked, Told
@@ -38,7 +39,8 @@ from predictors.layered import Layered
 from predictors.model import Change
 from telemetry.words import Ended
 
-SEED = 5
+SEED, SPEAKS = 5, 13
+FAMILY = JUDGED.index("family")
 RHO = 1.0
 """Rows asked at one instant count once together."""
 MEMO = 20_000
@@ -189,9 +191,14 @@ class Calibrated:
         return Lasted(groups, told.duration_s, told.ended, used, [max(ended - by, 0.0) / max(1.0 - by, 1e-9) for by in used])
 
     def _missed(self, told: Sequence[tuple[Told, Placed]]) -> dict[str, bool]:
-        """Whether outcomes just told passed the quantile at LEVEL, by row; a bound below it tells nothing."""
+        """Whether outcomes just told passed the quantile at LEVEL, by row; a bound below it tells nothing.
+
+        Of rows asked at one instant one is drawn to speak for them: those of one slow run pass their quantiles together.
+        """
         missed: dict[str, bool] = {}
         for one, placed in told:
+            if not speaks(one):
+                continue
             asked = float(self.recalibration.asked(trusted(one.asked.path, {}), np.array([LEVEL]))[0])
             if one.ended or placed.u > asked:
                 missed[one.key] = placed.u > asked
@@ -252,6 +259,11 @@ def running_at(asked: Asked, age_s: float, sign: int) -> Placed:
     """A row seen to run at an age (`sign` 1), or the same taken back (-1)."""
     seen = Seen.RUNNING if sign > 0 else Seen.NOT_RUNNING
     return Placed(asked.path, weighed(asked), passed_in(asked.mixed, asked.zero, age_s), seen)
+
+
+def speaks(told: Told) -> bool:
+    """Whether a row speaks for those of its family that were asked at its instant: on average one of them does."""
+    return draw(SPEAKS, told.key)[0] * told.asked.crowd[FAMILY] < 1.0
 
 
 def weighed(asked: Asked) -> tuple[float, ...]:
