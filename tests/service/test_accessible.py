@@ -17,6 +17,9 @@ pytestmark = [
     pytest.mark.skipif(not CHROMIUM.exists(), reason="no Chromium; test_page.py says if it must be"),
 ]
 SCREENS = {"light": ("light", 1280), "dark": ("dark", 1280), "narrow": ("light", 360), "narrow and dark": ("dark", 360)}
+TWO = ("light", "narrow and dark")
+"""Screens between them of either theme and either width; the other two are looked at with the slow tests."""
+ALL = [pytest.param(screen, marks=[] if screen in TWO else pytest.mark.slow) for screen in SCREENS]
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +45,7 @@ def shown(chromium: BrowserContext, screen: str) -> Page:
     return page
 
 
-@pytest.mark.parametrize("screen", SCREENS)
+@pytest.mark.parametrize("screen", ALL)
 def test_the_live_page(chromium: BrowserContext, watched: Served, screen: str) -> None:
     page = shown(chromium, screen)
     page.goto(watched.url)
@@ -52,7 +55,7 @@ def test_the_live_page(chromium: BrowserContext, watched: Served, screen: str) -
     page.close()
 
 
-@pytest.mark.parametrize("screen", SCREENS)
+@pytest.mark.parametrize("screen", ALL)
 def test_the_report(chromium: BrowserContext, watched: Served, screen: str) -> None:
     page = shown(chromium, screen)
     page.goto(f"{watched.url}/v1/reports/page")
