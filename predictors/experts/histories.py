@@ -152,8 +152,8 @@ class Histories:
     def pooled(self, groups: tuple[str, ...], of_host: float = 0.0) -> tuple[Array | None, Array | None]:
         """Log quantiles at GRID of the phase's recent durations, and the configuration's shrunk to wider groups'.
 
-        What lasted on all hosts is moved by what is known of this one, `of_host`; what lasted here is as it was. A group far from
-        the wider one keeps to itself: a mean of quantiles between them would be neither's.
+        What lasted on all hosts is moved by what is known of this one, `of_host`; what lasted here is as it was. A fleet far from
+        its family keeps to itself: a mean of quantiles between the two would be neither's.
         """
         window = self.windows.get(groups[PHASE])
         if window is None:
@@ -163,7 +163,7 @@ class Histories:
             window = self.windows.get(groups[place])
             if window is not None:
                 own = window.quantiles + of_host if place in {FAMILY, FLEET} else window.quantiles
-                weight = most * _likeness(own, len(window), shrunk)
+                weight = most * _likeness(own, len(window), shrunk) if place == FLEET else most
                 shrunk = (len(window) * own + weight * shrunk) / (len(window) + weight)
         return whole, shrunk
 
