@@ -17,7 +17,7 @@ import numpy as np
 from predictors import tails
 from predictors.aggregate import RHO, Judged, Weights, crowds, losses, shares
 from predictors.causes import Incidence
-from predictors.contexts import PLACED, Context, groups_of, judged_path, novelty
+from predictors.contexts import JUDGED, PLACED, Context, groups_of, judged_path, novelty
 from predictors.distribution import GRID, Array, Support
 from predictors.experts.asked import Asked, Told
 from predictors.experts.forest import Forest
@@ -36,6 +36,7 @@ PRIOR: Array = np.array([2.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0]) / 8.0
 """Weights before any outcome is known: the model of record first, a third of it with hosts as they are just now."""
 MEMO = 20_000
 """Answers remembered until something is learned."""
+HOST = JUDGED.index("host")
 CROWD = 8
 """Running rows from which a group whose outcomes are no more is judged by the model of record, which counts survivors."""
 TAIL = 0.95
@@ -184,8 +185,8 @@ class Ensemble:
             told.append(Told(change.key, asked, change.duration_s, completed))
             if change.ended == Ended.FAILED or change.duration_s <= 0.0:
                 continue
-            if change.started_ns is not None and change.context.host is not None:
-                ran.append(_ran(change, asked))
+            if change.started_ns is not None and change.context.host is not None and speaks_for(asked.crowd[HOST], change.key, 1):
+                ran.append(_ran(change, asked))  # the last of a crowd to end are its longest, and would make its host look slow
             log_time = float(np.log(change.duration_s)) if completed else beyond(asked.mixed, change.duration_s, change.key)
             if log_time is None:
                 continue

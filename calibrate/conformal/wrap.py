@@ -19,7 +19,6 @@ from calibrate.conformal.controlled import Controlled
 from calibrate.conformal.pit import EDGES, Placed, Recalibration, Seen, passed_in, place_in
 from calibrate.conformal.reacting import discounted, restarted, spread, trusted
 from calibrate.conformal.remaining import Aging
-from calibrate.evidence.drift import draw
 from calibrate.evidence.nearest import newer, newest_ns, provenance
 from calibrate.evidence.reactions import LEVEL, Action
 from calibrate.evidence.watching import Watching
@@ -30,7 +29,7 @@ from predictors.distribution import GRID, Array, Support
 from predictors.ensemble import Ensemble, answer
 from predictors.experts.asked import Asked, Told
 from predictors.experts.forest import Forest
-from predictors.experts.histories import EXACT
+from predictors.experts.histories import EXACT, speaks_for
 from predictors.grids import Curve
 from predictors.hazards import HierarchicalHazards
 from predictors.joint.dependence import Dependence
@@ -39,7 +38,7 @@ from predictors.layered import Layered
 from predictors.model import Change
 from telemetry.words import Ended
 
-SEED, SPEAKS = 5, 13
+SEED = 5
 FAMILY = JUDGED.index("family")
 RHO = 1.0
 """Rows asked at one instant count once together."""
@@ -263,7 +262,7 @@ def running_at(asked: Asked, age_s: float, sign: int) -> Placed:
 
 def speaks(told: Told) -> bool:
     """Whether a row speaks for those of its family that were asked at its instant: on average one of them does."""
-    return draw(SPEAKS, told.key)[0] * told.asked.crowd[FAMILY] < 1.0
+    return speaks_for(told.asked.crowd[FAMILY], told.key, 1)
 
 
 def weighed(asked: Asked) -> tuple[float, ...]:

@@ -254,12 +254,12 @@ class Learning:
         )
 
 
-def speaks_for(crowd: int, key: str) -> bool:
-    """Whether a row is one of the LAST or so that speak for a crowd of one configuration begun at one instant.
+def speaks_for(crowd: int, key: str, most: int = LAST) -> bool:
+    """Whether a row is one of the `most` or so that speak for a crowd begun at one instant.
 
     Such rows end in order of length, so that the last to end are the longest; a draw keyed by the row picks fairly.
     """
-    return crowd <= LAST or float(uniforms(stream(SEED, "speaks", keys_of([key])), 1)[0, 0]) * crowd < LAST
+    return crowd <= most or float(uniforms(stream(SEED, "speaks", keys_of([key])), 1)[0, 0]) * crowd < most
 
 
 def _ratio_keys(kind: str, novel: int, groups: tuple[str, ...]) -> tuple[str, ...]:

@@ -80,6 +80,29 @@ def test_a_slow_host_is_followed_within_twenty_outcomes_and_others_are_left_alon
     assert_allclose(others[0], others[1], atol=0.03)
 
 
+def crowded(model: Ensemble, n: int, first: int) -> Ensemble:
+    """The model asked about n rows that begin on the north at one instant, as long as ever, and told of them as they end."""
+    begun = [
+        Change(1, row, "service", CONTEXTS[0], 0.0, 0.0, Ended.RUNNING, 1.0, row, f"{row}", 10**13)
+        for row in range(first, first + n)
+    ]
+    model = model.after(begun, first)
+    lasted = sorted(np.exp(NOISE * norm.ppf((np.arange(n) + 0.5) / n)).tolist())
+    for one, duration_s in zip(np.random.default_rng(1).permutation(np.array(begun, dtype=object)), lasted, strict=True):
+        model = model.after([replace(one, duration_s=duration_s, ended=Ended.COMPLETED)], first)
+    return model
+
+
+def level(model: Ensemble, host: str) -> float:
+    assert model.pace.cast is not None
+    return model.pace.cast.state(host, model.pace.clock_s)[0]
+
+
+def test_the_longest_of_a_crowd_come_last_and_make_no_host_slow(steady: Ensemble) -> None:
+    after = refitted(crowded(steady, 50, 3_000))
+    assert level(after, "north") == pytest.approx(level(steady, "north"), abs=0.1)
+
+
 def test_the_expert_is_the_model_of_record_moved_by_what_is_known_of_the_host(steady: Ensemble) -> None:
     slowed = told(steady, 80, 2_000, 2.0)
     assert slowed.pace.cast is not None
