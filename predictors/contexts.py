@@ -38,8 +38,9 @@ NOVELTY = (1, 5, 20)
 """Known outcomes of an exact configuration from which it is one class less novel."""
 PLACED = -1
 """Stands for the novelty of a configuration never seen on a host that nothing but its measured rates places."""
-_NUMBERED = re.compile(r"(?=.*[^\W\d_]{2})([^.]*?)[-_]*\d+(\.[^\W\d].*)?")
-"""A name with a number at the end of its first part, and two letters together somewhere: a letter and a number are a model."""
+_WORD = re.compile(r"[^\W\d_]{2}")
+"""Two letters together: a letter and a number are a model, not a name."""
+_DIGITS = "0123456789"
 REMEMBERED = 100_000
 """Contexts whose keys are remembered."""
 
@@ -90,8 +91,11 @@ def fleet_of(host: str) -> str:
 
     What follows the first dot is kept, for it names a site. Empty where the name bears no number, or little else.
     """
-    named = _NUMBERED.fullmatch(host)
-    return f"{named[1]}{named[2] or ''}" if named is not None else ""
+    first, dot, site = host.partition(".")
+    stem = first.rstrip(_DIGITS)
+    if stem == first or not _WORD.search(first) or (dot and not site[:1].isalpha()):
+        return ""
+    return stem.rstrip("-_") + dot + site
 
 
 @lru_cache(maxsize=REMEMBERED)

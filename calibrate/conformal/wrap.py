@@ -39,7 +39,7 @@ from predictors.model import Change
 from telemetry.words import Ended
 
 SEED = 5
-FAMILY = JUDGED.index("family")
+HOST = JUDGED.index("host")
 RHO = 1.0
 """Rows asked at one instant count once together."""
 MEMO = 20_000
@@ -162,7 +162,9 @@ class Calibrated:
         told = list(zip(ended, placed_of(ended), strict=True))
         placed = [*self._seen_running(inner, changes), *(where for _, where in told)]
         recalibration = self.recalibration.having(placed) if placed else self.recalibration
-        watching = self.watching.after(changes, commit, self._missed(told) if self.watching.standing else {})
+        missed = self._missed(told) if self.watching.standing else {}
+        silent = {one.key for one in ended if one.key in missed and not speaks(one)}
+        watching = self.watching.after(changes, commit, missed, silent)
         outcomes = [(one.key, one.asked, where.u) for one, where in told]
         return Calibrated(
             inner,
@@ -190,14 +192,9 @@ class Calibrated:
         return Lasted(groups, told.duration_s, told.ended, used, [max(ended - by, 0.0) / max(1.0 - by, 1e-9) for by in used])
 
     def _missed(self, told: Sequence[tuple[Told, Placed]]) -> dict[str, bool]:
-        """Whether outcomes just told passed the quantile at LEVEL, by row; a bound below it tells nothing.
-
-        Of rows asked at one instant one is drawn to speak for them: those of one slow run pass their quantiles together.
-        """
+        """Whether outcomes just told passed the quantile at LEVEL, by row; a bound below it tells nothing."""
         missed: dict[str, bool] = {}
         for one, placed in told:
-            if not speaks(one):
-                continue
             asked = float(self.recalibration.asked(trusted(one.asked.path, {}), np.array([LEVEL]))[0])
             if one.ended or placed.u > asked:
                 missed[one.key] = placed.u > asked
@@ -261,8 +258,8 @@ def running_at(asked: Asked, age_s: float, sign: int) -> Placed:
 
 
 def speaks(told: Told) -> bool:
-    """Whether a row speaks for those of its family that were asked at its instant: on average one of them does."""
-    return speaks_for(told.asked.crowd[FAMILY], told.key, 1)
+    """Whether a row speaks for those of its family on its host that were asked at its instant: on average one of them does."""
+    return speaks_for(told.asked.crowd[HOST], told.key, 1)
 
 
 def weighed(asked: Asked) -> tuple[float, ...]:

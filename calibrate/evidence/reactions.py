@@ -44,7 +44,8 @@ class Reaction:
     """What is done at a node. One stands per node and action; a new one takes the place of the old.
 
     `amount` as in AMOUNT; `since_ns` is the start from which the change reaches, `began` the commit at which the reaction did.
-    `outcomes` and `misses` count resolved answers given since, and those of them that passed their LEVEL.
+    `outcomes` and `misses` count resolved answers given since, and those of them that passed their LEVEL; `spoken` and
+    `spoken_misses` only those that speak for all asked at their instant, for rows of one slow run pass together.
     """
 
     node: str
@@ -55,10 +56,13 @@ class Reaction:
     reason: str
     outcomes: int = 0
     misses: int = 0
+    spoken: int = 0
+    spoken_misses: int = 0
 
-    def after(self, *, missed: bool) -> Reaction:
+    def after(self, *, missed: bool, speaks: bool = True) -> Reaction:
         """With one more answer given since, resolved at LEVEL."""
-        return replace(self, outcomes=self.outcomes + 1, misses=self.misses + missed)
+        spoken, passed = self.spoken + speaks, self.spoken_misses + (speaks and missed)
+        return replace(self, outcomes=self.outcomes + 1, misses=self.misses + missed, spoken=spoken, spoken_misses=passed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,14 +146,16 @@ def widening(shadow: Reaction, began: int) -> Reaction | None:
     """Wider answers where those given since a change are passed too often: the exact 95 % interval lies above 1 - LEVEL.
 
     Experts follow most changes faster than they are found, so that to widen at once would be to answer too wide for long. What
-    lies outside the record has nodes of its own, which learn how wide answers to the new must be.
+    lies outside the record has nodes of its own, which learn how wide answers to the new must be. Of rows asked at one instant
+    one counts.
     """
-    if shadow.action is not Action.SHADOW or shadow.outcomes < FEW or shadow.misses <= SUSPECT * shadow.outcomes:
+    n, misses = shadow.spoken, shadow.spoken_misses
+    if shadow.action is not Action.SHADOW or n < FEW or misses <= SUSPECT * n:
         return None
-    share = binomial_interval(shadow.misses, shadow.outcomes)
+    share = binomial_interval(misses, n)
     if share.low <= 1.0 - LEVEL:
         return None
-    reason = f"{shadow.misses} of {shadow.outcomes} answers since a change passed their p{100 * LEVEL:.0f}"
+    reason = f"{misses} of {n} answers since a change passed their p{100 * LEVEL:.0f}"
     return Reaction(shadow.node, Action.WIDEN, AMOUNT[Action.WIDEN], shadow.since_ns, began, reason)
 
 

@@ -7,7 +7,7 @@ those that started before it. Where nothing was told of an attempt before it end
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -28,7 +28,7 @@ class Waiting:
 
     `log_time` is that of its length in s, or of its length so far where it was not seen to end (`ended` False); `over` says that
     nothing more will come. It was met at commit `met`; `missed` tells whether it passed the 0.9 quantile answered for it, None
-    while that is open.
+    while that is open, and `speaks` whether it counts for all that were asked at its instant.
     """
 
     start_ns: int
@@ -40,6 +40,7 @@ class Waiting:
     over: bool
     met: int
     missed: bool | None = None
+    speaks: bool = True
 
 
 Queues = Mapping[str, Mapping[str, Waiting]]
@@ -62,9 +63,17 @@ def in_start_order(waiting: Iterable[Waiting], patience: int = PATIENCE) -> tupl
 
 
 def told(
-    queues: Queues, passed: frozenset[str], changes: Sequence[Change], commit: int, missed: Mapping[str, bool]
+    queues: Queues,
+    passed: frozenset[str],
+    changes: Sequence[Change],
+    commit: int,
+    missed: Mapping[str, bool],
+    silent: Collection[str] = (),
 ) -> tuple[dict[str, dict[str, Waiting]], frozenset[str], Collection[Waiting]]:
-    """Queues of the families that changes concern, with them; rows that were counted while running and run still; new ones."""
+    """Queues of the families that changes concern, with them; rows that were counted while running and run still; new ones.
+
+    `missed` tells of rows that ended whether they passed the 0.9 quantile, `silent` are those of them that another speaks for.
+    """
     corrected = {one.key for one in changes if one.sign < 0 and one.ended != Ended.RUNNING}
     found: dict[str, dict[str, Waiting]] = {}
     begun: dict[str, Waiting] = {}
@@ -84,7 +93,8 @@ def told(
             queue.pop(change.key, None)
         else:
             before = queues.get(family, {}).get(change.key)
-            queue[change.key] = _waiting(change, before.met if before else commit, missed.get(change.key))
+            one = _waiting(change, before.met if before else commit)
+            queue[change.key] = replace(one, missed=missed.get(change.key), speaks=change.key not in silent)
             if before is None:
                 begun[change.key] = queue[change.key]
     return found, passed - over if over else passed, begun.values()
@@ -95,11 +105,11 @@ def _tells(change: Change) -> bool:
     return bool(change.key) and change.started_ns is not None and change.entry_s <= 0.0 and change.phase not in WAITS
 
 
-def _waiting(change: Change, met: int, missed: bool | None) -> Waiting:
+def _waiting(change: Change, met: int) -> Waiting:
     over, completed = change.ended != Ended.RUNNING, change.ended == Ended.COMPLETED
     log_time = float(np.log(max(change.duration_s, SHORTEST_S)))
     assert change.started_ns is not None
-    return Waiting(change.started_ns, change.key, change.phase, change.context, log_time, completed, over, met, missed)
+    return Waiting(change.started_ns, change.key, change.phase, change.context, log_time, completed, over, met)
 
 
 def family_of(context: Context, phase: str) -> str:

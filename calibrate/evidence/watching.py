@@ -11,7 +11,7 @@ Every row is also shown to two watches of what is new about it (`unseen`) as soo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import NamedTuple
@@ -83,9 +83,14 @@ class Watching:
     notes: tuple[Note, ...] = ()
     found: tuple[Found, ...] = field(default=(), compare=False)
 
-    def after(self, changes: Sequence[Change], commit: int, missed: Mapping[str, bool] = _NONE) -> Watching:
-        """With what became known at `commit`; `missed` tells of rows that ended whether they passed the 0.9 quantile."""
-        queued, passed, begun = told(self.queues, self.passed, changes, commit, missed)
+    def after(
+        self, changes: Sequence[Change], commit: int, missed: Mapping[str, bool] = _NONE, silent: Collection[str] = ()
+    ) -> Watching:
+        """With what became known at `commit`.
+
+        `missed` tells of rows that ended whether they passed the 0.9 quantile, `silent` are those that another speaks for.
+        """
+        queued, passed, begun = told(self.queues, self.passed, changes, commit, missed, silent)
         turn: list[Waiting] = []
         queues = dict(self.queues)
         for family, queue in queued.items():
@@ -193,7 +198,7 @@ class _Step:
             if x is not None:
                 self._shown(one, x)
             if self._standing and one.missed is not None:
-                self._answered(one, missed=one.missed)
+                self._answered(one, missed=one.missed, speaks=one.speaks)
 
     def _ranked(self, one: Waiting) -> float | None:
         """The normal score of an outcome among those of its configuration; None where they are too few."""
@@ -245,12 +250,12 @@ class _Step:
         self._standing.append(reaction)
         self._note(Note.of(reaction))
 
-    def _answered(self, one: Waiting, *, missed: bool) -> None:
+    def _answered(self, one: Waiting, *, missed: bool, speaks: bool) -> None:
         """An outcome of an answer given since reactions began counts for them; they may end, and answers may be widened."""
         nodes = (*nodes_of(one.context, one.phase), *outside(one.context, one.phase, self._at, self._firsts_of))
         for place, reaction in enumerate(self._standing):
             if reaction.node in nodes and one.met > reaction.began:
-                self._standing[place] = reaction.after(missed=missed)
+                self._standing[place] = reaction.after(missed=missed, speaks=speaks)
         mine = [reaction for reaction in self._standing if reaction.node in nodes]
         widened = {reaction.node for reaction in mine if reaction.action is Action.WIDEN}
         for reaction in mine:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -21,7 +22,7 @@ def quiet(n: int, evidence: float = 10.0) -> Watch:
 
 
 def standing(action: Action, outcomes: int, misses: int) -> Reaction:
-    return Reaction("n", action, AMOUNT[action], 70, 90, "found", outcomes, misses)
+    return Reaction("n", action, AMOUNT[action], 70, 90, "found", outcomes, misses, outcomes, misses)
 
 
 @pytest.mark.parametrize(
@@ -71,6 +72,15 @@ def test_answers_are_widened_where_those_since_a_change_are_passed_too_often() -
     assert (Reaction("n", Action.WIDEN, 1.5, 70, 95, "4 of 10 answers since a change passed their p90")) == widening(
         standing(Action.SHADOW, 10, 4), 95
     )
+
+
+def test_a_crowd_counts_once_towards_widening_and_in_full_towards_the_end() -> None:
+    one = standing(Action.SHADOW, 0, 0)
+    for row in range(500):
+        one = one.after(missed=row < 250, speaks=row % 50 == 0)
+    assert (500, 250, 10, 5) == (one.outcomes, one.misses, one.spoken, one.spoken_misses)
+    assert widening(one, 95) is not None
+    assert widening(replace(one, spoken=9), 95) is None
 
 
 def test_notes_tell_what_was_found_and_when_it_was_undone() -> None:
