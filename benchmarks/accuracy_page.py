@@ -6,6 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from math import hypot
 from typing import Any
 
+from benchmarks.clustered import SURE
+
 Measured = Mapping[str, Any]
 Peers = Mapping[str, Mapping[str, Any]]
 HEAD = """# How accurate answers are on other people's timings
@@ -22,15 +24,13 @@ lowest `crps_log` on that set.
   would show there by chance alone, were rows independent; `clustered`: the same where rows of a cluster move together as they do.
 * Intervals are 95 % intervals by cluster; those of ratios take both errors as independent, which makes them wide.
 """
-SURE = 1.959963984540054
-"""Standard errors on either side of a 95 % interval."""
 COLUMNS = ("crps_log", "ratio", "crps_rel", "pin99_rel", "cov50", "cov90", "cov95", "cov99", "group error", "missing", "crossing")
 
 
 def page(kept: Mapping[str, Measured], peers: Mapping[str, Peers], models: Sequence[str]) -> str:
-    """The whole page, from what was measured so far of each set."""
+    """The whole page, from what was measured so far of each set; without intervals it is to be measured anew."""
     own = models[0]
-    known = {name: measured for name, measured in kept.items() if own in measured["models"]}
+    known = {name: measured for name, measured in kept.items() if "sure" in measured["models"].get(own, {})}
     lines = [
         HEAD,
         "## Against the best peer",

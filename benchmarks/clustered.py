@@ -16,6 +16,7 @@ from predictors.distribution import Array
 
 LEVELS = ("q50", "q90", "q95", "q99")
 SURE = float(norm.ppf(0.975))
+"""Standard errors on either side of a 95 % interval."""
 MEAN_SIZE = float(np.sqrt(2.0 / np.pi))
 """E|Z| of a standard normal Z."""
 TINY = 1.0 + 1e-9

@@ -89,7 +89,8 @@ class Context:
 def fleet_of(host: str) -> str:
     """What the names of hosts have in common that differ by a number alone: `gpu-a` of `gpu-a-07` and `gpu-a-12`.
 
-    What follows the first dot is kept, for it names a site. Empty where the name bears no number, or little else.
+    What follows the first dot is kept, for it names a site. Empty where no number ends what comes before it, or no two letters
+    stand together there.
     """
     first, dot, site = host.partition(".")
     stem = first.rstrip(_DIGITS)
