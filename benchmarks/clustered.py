@@ -31,12 +31,10 @@ def clustered(truth: Any, answers: Any, groups: list[str], least: int) -> dict[s
     key = ["observation_id", "phase", "attempt"]
     rows = truth.merge(answers[[*key, *LEVELS]], on=key).dropna(subset=list(LEVELS))
     cluster = clusters(rows)
-    weight = rows["weight"].to_numpy()
-    found: dict[str, Any] = {}
-    for level in LEVELS:
-        below = (rows["duration_s"].to_numpy() <= rows[level].to_numpy() * TINY).astype(float)
-        found[level.replace("q", "cov")] = SURE * error(below, weight, cluster)
-    below = (rows["duration_s"].to_numpy() <= rows["q90"].to_numpy() * TINY).astype(float)
+    weight, lasted_s = rows["weight"].to_numpy(), rows["duration_s"].to_numpy()
+    hits = {level: (lasted_s <= rows[level].to_numpy() * TINY).astype(float) for level in LEVELS}
+    found: dict[str, Any] = {level.replace("q", "cov"): SURE * error(hit, weight, cluster) for level, hit in hits.items()}
+    below = hits["q90"]
     places = [place for place in rows.groupby(groups, sort=False).indices.values() if len(place) >= least]
     floors = [MEAN_SIZE * error(below[place], weight[place], cluster[place]) for place in places]
     found["floor90"] = float(np.mean(floors)) if floors else None

@@ -185,7 +185,7 @@ class Ensemble:
             told.append(Told(change.key, asked, change.duration_s, completed))
             if change.ended == Ended.FAILED or change.duration_s <= 0.0:
                 continue
-            if change.started_ns is not None and change.context.host is not None and speaks_for(asked.crowd[HOST], change.key, 1):
+            if change.started_ns is not None and change.context.host is not None and speaks_for_all(asked, change.key):
                 ran.append(_ran(change, asked))  # the last of a crowd to end are its longest, and would make its host look slow
             log_time = float(np.log(change.duration_s)) if completed else beyond(asked.mixed, change.duration_s, change.key)
             if log_time is None:
@@ -238,6 +238,11 @@ def furthest(whole: Array | None, n: int, middle: float) -> Array:
         return np.full(len(GRID), np.inf)
     reached = (GRID > TAIL) & (n / (n + 1.0) >= GRID)
     return np.where(reached, whole + max(middle - float(whole[MIDDLE]), 0.0), np.inf)
+
+
+def speaks_for_all(asked: Asked, key: str) -> bool:
+    """Whether a row speaks for those of its family on its host that were asked at its instant: on average one of them does."""
+    return speaks_for(asked.crowd[HOST], key, 1)
 
 
 def _ran(change: Change, asked: Asked) -> tuple[Ran, float, float]:

@@ -24,12 +24,12 @@ from calibrate.evidence.reactions import LEVEL, Action
 from calibrate.evidence.watching import Watching
 from predictors.aggregate import shares
 from predictors.causes import Incidence
-from predictors.contexts import JUDGED, LEVELS, Context, groups_of
+from predictors.contexts import LEVELS, Context, groups_of
 from predictors.distribution import GRID, Array, Support
-from predictors.ensemble import Ensemble, answer
+from predictors.ensemble import Ensemble, answer, speaks_for_all
 from predictors.experts.asked import Asked, Told
 from predictors.experts.forest import Forest
-from predictors.experts.histories import EXACT, speaks_for
+from predictors.experts.histories import EXACT
 from predictors.grids import Curve
 from predictors.hazards import HierarchicalHazards
 from predictors.joint.dependence import Dependence
@@ -39,7 +39,6 @@ from predictors.model import Change
 from telemetry.words import Ended
 
 SEED = 5
-HOST = JUDGED.index("host")
 RHO = 1.0
 """Rows asked at one instant count once together."""
 MEMO = 20_000
@@ -163,7 +162,7 @@ class Calibrated:
         placed = [*self._seen_running(inner, changes), *(where for _, where in told)]
         recalibration = self.recalibration.having(placed) if placed else self.recalibration
         missed = self._missed(told) if self.watching.standing else {}
-        silent = {one.key for one in ended if one.key in missed and not speaks(one)}
+        silent = {one.key for one in ended if one.key in missed and not speaks_for_all(one.asked, one.key)}
         watching = self.watching.after(changes, commit, missed, silent)
         outcomes = [(one.key, one.asked, where.u) for one, where in told]
         return Calibrated(
@@ -255,11 +254,6 @@ def running_at(asked: Asked, age_s: float, sign: int) -> Placed:
     """A row seen to run at an age (`sign` 1), or the same taken back (-1)."""
     seen = Seen.RUNNING if sign > 0 else Seen.NOT_RUNNING
     return Placed(asked.path, weighed(asked), passed_in(asked.mixed, asked.zero, age_s), seen)
-
-
-def speaks(told: Told) -> bool:
-    """Whether a row speaks for those of its family on its host that were asked at its instant: on average one of them does."""
-    return speaks_for(told.asked.crowd[HOST], told.key, 1)
 
 
 def weighed(asked: Asked) -> tuple[float, ...]:

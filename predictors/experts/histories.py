@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 
 import numpy as np
 from scipy.special import ndtri
@@ -24,6 +25,8 @@ FAST, SLOW = 8, 64
 """Outcomes over which means of residuals reach back."""
 LAST = 9
 SEED = 7
+DRAWN = 10_000
+"""Rows whose draws are remembered: each is asked for up to three times while its outcome is taken in."""
 AVERAGES = (8, 30)
 """Outcomes over which a configuration's two moving averages reach back."""
 SMALL, FLEETS, LARGE, WHOLE = 64, 200, 400, 2000
@@ -259,7 +262,13 @@ def speaks_for(crowd: int, key: str, most: int = LAST) -> bool:
 
     Such rows end in order of length, so that the last to end are the longest; a draw keyed by the row picks fairly.
     """
-    return crowd <= most or float(uniforms(stream(SEED, "speaks", keys_of([key])), 1)[0, 0]) * crowd < most
+    return crowd <= most or _drawn(key) * crowd < most
+
+
+@lru_cache(maxsize=DRAWN)
+def _drawn(key: str) -> float:
+    """The row's draw in (0, 1)."""
+    return float(uniforms(stream(SEED, "speaks", keys_of([key])), 1)[0, 0])
 
 
 def _ratio_keys(kind: str, novel: int, groups: tuple[str, ...]) -> tuple[str, ...]:

@@ -14,7 +14,7 @@ from scipy.special import ndtr, ndtri
 from scipy.stats import binom
 
 from calibrate.conformal.pit import Placed, Recalibration
-from calibrate.conformal.wrap import Calibrated, placed_of, read_at, speaks
+from calibrate.conformal.wrap import Calibrated, placed_of, read_at
 from calibrate.evidence.reactions import Action, Reaction
 from calibrate.evidence.watching import nodes_of
 from predictors import laws
@@ -169,12 +169,3 @@ def test_widened_answers_are_no_wider_than_their_phase(known: Calibrated) -> Non
     assert (plain[GRID > 0.9] < wide[GRID > 0.9]).all()
     assert (wide[GRID > 0.95] > limit[GRID > 0.95]).any()
     assert (held <= np.maximum(limit, held[GRID <= 0.95].max())).all()
-
-
-def test_of_rows_asked_at_one_instant_one_speaks_and_of_others_each(known: Calibrated) -> None:
-    asked = known.inner.ask(*PAIRS)[0]
-    alone, crowd = (replace(asked, crowd=(m,) * len(asked.path)) for m in (1, 50))
-    assert all(speaks(Told(f"row-{i}", alone, 1.0, True)) for i in range(50))
-    spoken = [sum(speaks(Told(f"row-{i}", crowd, 1.0, True)) for i in range(first, first + 50)) for first in range(0, 20_000, 50)]
-    assert np.mean(spoken) == pytest.approx(1.0, abs=0.15)
-    assert max(spoken) < 8

@@ -12,7 +12,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from predictors import laws
 from predictors.contexts import Context
 from predictors.distribution import GRID, Distribution
-from predictors.ensemble import EXPERTS, PRIOR, Ensemble
+from predictors.ensemble import EXPERTS, PRIOR, Ensemble, speaks_for_all
 from predictors.frames import Frame
 from predictors.model import Change
 from telemetry.errors import NoEvidence
@@ -194,3 +194,12 @@ def test_in_steps_of_any_size_outcomes_of_a_burst_are_learned_alike(young: Ensem
 def test_two_that_learned_the_same_say_the_same(known: Ensemble) -> None:
     assert_array_equal(known.predict(*PAIRS).quantile(GRID), taught(recorded()).predict(*PAIRS).quantile(GRID))
     assert len(known.lessons) == len(learned(fitted(part(recorded(), slice(60))), recorded()).lessons)
+
+
+def test_of_rows_asked_at_one_instant_one_speaks_and_of_others_each(known: Ensemble) -> None:
+    asked = known.ask(*PAIRS)[0]
+    alone, crowd = (replace(asked, crowd=(m,) * len(asked.path)) for m in (1, 50))
+    assert all(speaks_for_all(alone, f"row-{i}") for i in range(50))
+    spoken = [sum(speaks_for_all(crowd, f"row-{i}") for i in range(first, first + 50)) for first in range(0, 20_000, 50)]
+    assert np.mean(spoken) == pytest.approx(1.0, abs=0.15)
+    assert max(spoken) < 8
