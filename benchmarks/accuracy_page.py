@@ -22,7 +22,8 @@ lowest `crps_log` on that set.
 * `cov50` ... `cov99`: share of outcomes at or below the answered quantile.
 * group error: mean error of p90 coverage over groups (host, family, phase) of 200 rows or more. `floor`: what a perfect predictor
   would show there by chance alone, were rows independent; `clustered`: the same where rows of a cluster move together as they do.
-* Intervals are 95 % intervals by cluster; those of ratios take both errors as independent, which makes them wide.
+* Intervals are 95 % intervals by cluster; those of ratios take both errors as independent, which makes them wide, and that of a
+  group error is of its linear part: of groups near to p90 it leaves out that their error cannot fall below zero.
 """
 COLUMNS = ("crps_log", "ratio", "crps_rel", "pin99_rel", "cov50", "cov90", "cov95", "cov99", "group error", "missing", "crossing")
 
@@ -30,7 +31,7 @@ COLUMNS = ("crps_log", "ratio", "crps_rel", "pin99_rel", "cov50", "cov90", "cov9
 def page(kept: Mapping[str, Measured], peers: Mapping[str, Peers], models: Sequence[str]) -> str:
     """The whole page, from what was measured so far of each set; without intervals it is to be measured anew."""
     own = models[0]
-    known = {name: measured for name, measured in kept.items() if "sure" in measured["models"].get(own, {})}
+    known = {name: measured for name, measured in kept.items() if "group90" in measured["models"].get(own, {}).get("sure", {})}
     lines = [
         HEAD,
         "## Against the best peer",
@@ -84,6 +85,7 @@ def _summary(known: Mapping[str, Measured], peers: Mapping[str, Peers], models: 
         scores = own["scores"]
         by_group = (leader["mean_group_err90"], scores["mean_group_err90"], own["floor90"], own["sure"]["floor90"])
         errors = [_or_dash(value, 3) for value in by_group]
+        errors[1] += f" +- {own['sure']['group90']:.3f}" if own["sure"]["group90"] is not None else ""
         row = [name, best(peers[name]), f"{leader['crps_log']:.4f} ({leader['crps_log_se']:.4f})"]
         row.append(_between(scores, leader))
         row += [_or_dash(_of(measured, model, "crps_log", leader["crps_log"]), 2) for model in models[1:]]

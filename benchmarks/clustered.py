@@ -1,11 +1,12 @@
 """How sure figures on recorded work are, where rows of one instant or one observation move together.
 
 Such rows are one piece of evidence. Of a share the interval is the ratio estimator's over clusters; of a group error the floor is
-what clusters as alike as these would show of a predictor that is right, by chance alone.
+what clusters as alike as these would show of a predictor that is right, by chance alone, and the interval that of its linear part.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from scipy.stats import norm
 
 from predictors.distribution import Array
 
+P90 = 0.9
 LEVELS = ("q50", "q90", "q95", "q99")
 SURE = float(norm.ppf(0.975))
 """Standard errors on either side of a 95 % interval."""
@@ -24,8 +26,9 @@ TINY = 1.0 + 1e-9
 
 
 def clustered(truth: Any, answers: Any, groups: list[str], least: int) -> dict[str, Any]:
-    """Half widths of 95 % intervals of coverage by level, and the floor of the mean group error at p90 (None without groups).
+    """Half widths of 95 % intervals of coverage by level, and of the mean group error at p90 its floor and half width.
 
+    The last two are `floor90` and `group90`, None where no group is large enough.
     `truth` and `answers` are tables as the scorer reads them; rows that were not answered are left out. Groups need `least` rows.
     """
     key = ["observation_id", "phase", "attempt"]
@@ -38,6 +41,7 @@ def clustered(truth: Any, answers: Any, groups: list[str], least: int) -> dict[s
     places = [place for place in rows.groupby(groups, sort=False).indices.values() if len(place) >= least]
     floors = [MEAN_SIZE * error(below[place], weight[place], cluster[place]) for place in places]
     found["floor90"] = float(np.mean(floors)) if floors else None
+    found["group90"] = SURE * group_error(below, weight, cluster, places) if places else None
     return found
 
 
@@ -51,4 +55,17 @@ def error(value: Array, weight: Array, cluster: NDArray[np.intp]) -> float:
     """Standard error of the weighted mean of `value`, all of shape (n,): deviations are summed within clusters first."""
     share = weight / weight.sum()
     apart = np.bincount(cluster, share * (value - share @ value))
+    return float(np.sqrt(np.square(apart).sum()))
+
+
+def group_error(hit: Array, weight: Array, cluster: NDArray[np.intp], places: Sequence[NDArray[np.intp]]) -> float:
+    """Standard error of the mean over groups, given by their rows, of |coverage - P90|: deviations of a cluster in all its groups
+    are summed first, each with the sign of its group's. Where a group is close to P90 that sign is chance, which is left out.
+    """
+    apart = np.zeros(int(cluster.max()) + 1)
+    for place in places:
+        share = weight[place] / weight[place].sum()
+        covered = float(share @ hit[place])
+        turned = np.sign(covered - P90) * share * (hit[place] - covered)
+        apart += np.bincount(cluster[place], turned, minlength=len(apart)) / len(places)
     return float(np.sqrt(np.square(apart).sum()))

@@ -11,7 +11,7 @@ import pytest
 from scipy.stats import t as student
 
 from benchmarks import outcomes
-from benchmarks.clustered import clustered, clusters, error
+from benchmarks.clustered import clustered, clusters, error, group_error
 from benchmarks.left_out import left_out
 from benchmarks.remaining import Line, Share, asked_at, line_of, share_of
 from service.recorded import recorded
@@ -98,4 +98,16 @@ def test_clusters_are_instants_where_rows_share_them(instants: np.ndarray, n_clu
     assert found["cov90"] == pytest.approx(1.96 * 0.3 / np.sqrt(n_clusters), rel=1e-3)  # 0.9 come true, alike within a cluster
     assert found["floor90"] == pytest.approx(0.798 * 0.3 / np.sqrt(n_clusters), rel=1e-3)
     assert found["cov99"] == pytest.approx(0.0, abs=1e-12)
-    assert clustered(truth, answers, ["host"], 500)["floor90"] is None
+    assert found["group90"] == pytest.approx(found["cov90"])  # one group
+    assert clustered(truth, answers, ["host"], 500)["floor90"] is clustered(truth, answers, ["host"], 500)["group90"] is None
+
+
+def test_errors_of_groups_move_together_where_clusters_reach_into_several() -> None:
+    hit, cluster = np.tile([1.0, 1.0, 1.0, 0.0], 2), np.tile(np.arange(4), 2)
+    groups = [np.arange(4), np.arange(4, 8)]
+    one = group_error(hit[:4], np.ones(4), cluster[:4], groups[:1])
+    assert one == pytest.approx(error(hit[:4], np.ones(4), cluster[:4]))
+    assert group_error(hit, np.ones(8), cluster, groups) == pytest.approx(one)
+    assert group_error(hit, np.ones(8), np.arange(8), groups) == pytest.approx(one / np.sqrt(2.0))
+    opposite = np.concatenate([hit[:4], 1.0 - 0.0 * hit[4:]])  # of the second nothing varies
+    assert group_error(opposite, np.ones(8), cluster, groups) == pytest.approx(one / 2.0)
