@@ -1,7 +1,7 @@
 """How sure figures on recorded work are, where rows of one instant or one observation move together.
 
-Such rows are one piece of evidence. Of a share the interval is the ratio estimator's over clusters; of a group error the floor is
-what clusters as alike as these would show of a predictor that is right, by chance alone, and the interval that of its linear part.
+Such rows are one piece of evidence. Of a share the interval is the ratio estimator's over clusters. Of a group error the floor is
+what clusters as alike as these would show of a predictor that is right, by chance alone; the interval is that of its linear part.
 """
 
 from __future__ import annotations
@@ -46,9 +46,18 @@ def clustered(truth: Any, answers: Any, groups: list[str], least: int) -> dict[s
 
 
 def clusters(rows: Any) -> NDArray[np.intp]:
-    """Number of each row's cluster, shape (n,): its instant where rows share those, else its observation: the scorer's."""
-    instants = bool(rows["timed"].iloc[0]) and rows["t0"].nunique() < rows["observation_id"].nunique() / 2
-    return np.asarray(np.unique(rows["t0" if instants else "observation_id"].to_numpy(), return_inverse=True)[1])
+    """Number of each row's cluster, shape (n,), from a table as the scorer reads it."""
+    timed = bool(rows["timed"].iloc[0])
+    return pieces(rows["t0"].to_numpy() if timed else None, rows["observation_id"].to_numpy())
+
+
+def pieces(begun_s: Any, observation: Any) -> NDArray[np.intp]:
+    """Number of each row's cluster, shape (n,): its instant where observations share those, else its observation.
+
+    It is the scorer's rule. `begun_s` is None where no times are known.
+    """
+    instants = begun_s is not None and len(np.unique(begun_s)) < len(set(observation)) / 2
+    return np.asarray(np.unique(begun_s if instants else observation, return_inverse=True)[1])
 
 
 def error(value: Array, weight: Array, cluster: NDArray[np.intp]) -> float:
@@ -59,8 +68,10 @@ def error(value: Array, weight: Array, cluster: NDArray[np.intp]) -> float:
 
 
 def group_error(hit: Array, weight: Array, cluster: NDArray[np.intp], places: Sequence[NDArray[np.intp]]) -> float:
-    """Standard error of the mean over groups, given by their rows, of |coverage - P90|: deviations of a cluster in all its groups
-    are summed first, each with the sign of its group's. Where a group is close to P90 that sign is chance, which is left out.
+    """Standard error of the mean over groups, given by their rows, of |coverage - P90|.
+
+    Deviations of a cluster in all its groups are summed first, each with the sign of its group's. Where a group is close to P90
+    that sign is chance, which is left out.
     """
     apart = np.zeros(int(cluster.max()) + 1)
     for place in places:

@@ -3,7 +3,8 @@
 Rows past the first 60 % are asked at 25, 50, 100 and 150 % of the median of their host, family and phase among the rows before,
 as far as they got so old; at each age no more than MOST, those whose names have the least hashes, so that they lie evenly over
 what comes, whatever it is. Printed is the share that then ended by the answered p50 and p90, where LEAST rows or more still ran,
-with a 95 % interval by rows that began together: a run of many tasks that is slow as a whole is one piece of evidence.
+with a 95 % interval by cluster, as in scores: a run of many tasks, or of many epochs, that is slow as a whole is one piece of
+evidence.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from rich.progress import Progress
 from scipy.stats import t as student
 
 from benchmarks.accuracy import SHARED
+from benchmarks.clustered import pieces
 from predictors.distribution import GRID, Array
 from service.backtest import Replay
 from service.learners import DEFAULT, learner
@@ -41,7 +43,7 @@ AT = {p: int(np.argmin(np.abs(GRID - p))) for p in (0.5, 0.9)}
 
 @dataclass(frozen=True)
 class Share:
-    """A share of rows and the half-width of its 95 % interval; infinite where all of them began together."""
+    """A share of rows and the half-width of its 95 % interval; infinite where all are of one cluster."""
 
     mean: float
     half: float
@@ -49,12 +51,12 @@ class Share:
 
 @dataclass(frozen=True)
 class Line:
-    """Rows of a set that had reached an age, `together` beginnings of them, and shares ended by the answered p50 and p90."""
+    """Rows of a set that had reached an age, in `clusters`, and shares ended by the answered p50 and p90."""
 
     name: str
     age: float
     n: int
-    together: int
+    clusters: int
     p50: Share
     p90: Share
 
@@ -92,7 +94,7 @@ def measured(name: str, model: str, most: int) -> list[Line]:
     """The lines of one set, of at most `most` rows each."""
     rows = recorded(SHARED / "datasets" / f"{name}.parquet")
     asked = asked_at(rows, most)
-    ended: Mapping[float, list[tuple[float, bool, bool]]] = {share: [] for share in AGES}
+    ended: Mapping[float, list[tuple[int, bool, bool]]] = {share: [] for share in AGES}
     with Progress(disable=not sys.stderr.isatty()) as bar:
         task = bar.add_task(name, total=len(rows))
         replay = Replay(
@@ -106,23 +108,24 @@ def measured(name: str, model: str, most: int) -> list[Line]:
                 continue
             share = min(asked[one.row], key=lambda share: abs(asked[one.row][share] - (one.elapsed_s or 0.0)))
             left_s, told = float(rows.duration_s[one.row]) - one.elapsed_s, one.made.quantiles_s
-            ended[share].append((float(rows.begun_s[one.row]), left_s <= told[AT[0.5]], left_s <= told[AT[0.9]]))
-    return [line_of(name, age, np.array(seen, dtype=np.float64)) for age, seen in ended.items() if len(seen) >= LEAST]
+            ended[share].append((one.row, left_s <= told[AT[0.5]], left_s <= told[AT[0.9]]))
+    found = {age: (np.array([row for row, *_ in seen]), np.array([below for _, *below in seen])) for age, seen in ended.items()}
+    cluster = {age: pieces(rows.begun_s[at], [rows.observation_id[row] for row in at]) for age, (at, _) in found.items()}
+    return [line_of(name, age, below, cluster[age]) for age, (at, below) in found.items() if len(at) >= LEAST]
 
 
-def line_of(name: str, age: float, seen: Array) -> Line:
-    """One line from rows of (beginning, ended by p50, ended by p90), shape (n, 3)."""
-    _, run = np.unique(seen[:, 0], return_inverse=True)
-    p50, p90 = (share_of(seen[:, column], run) for column in (1, 2))
-    return Line(name, age, len(seen), int(run.max()) + 1, p50, p90)
+def line_of(name: str, age: float, below: Array, cluster: NDArray[np.intp]) -> Line:
+    """One line from rows that ended by p50 and by p90 or not, shape (n, 2), and their clusters (n,)."""
+    p50, p90 = (share_of(below[:, column].astype(np.float64), cluster) for column in (0, 1))
+    return Line(name, age, len(below), int(cluster.max()) + 1, p50, p90)
 
 
-def share_of(ended: Array, run: NDArray[np.intp]) -> Share:
-    """Mean of `ended` (n,), its interval by `run` (n,): the ratio estimator's, with Student's factor."""
-    mean, k = float(ended.mean()), int(run.max()) + 1
+def share_of(ended: Array, cluster: NDArray[np.intp]) -> Share:
+    """Mean of `ended` (n,), its interval by `cluster` (n,): the ratio estimator's, with Student's factor."""
+    mean, k = float(ended.mean()), int(cluster.max()) + 1
     if k < 2:
         return Share(mean, float("inf"))
-    apart = np.bincount(run, ended - mean)
+    apart = np.bincount(cluster, ended - mean)
     error = float(np.sqrt(k / (k - 1) * np.square(apart).sum())) / len(ended)
     return Share(mean, float(student.ppf(0.975, k - 1)) * error)
 
@@ -142,7 +145,7 @@ def main(
         return
     for line in lines:
         told = "  ".join(f"{p} {one.mean:.3f} ± {one.half:.3f}" for p, one in (("p50", line.p50), ("p90", line.p90)))
-        typer.echo(f"{line.name:<18} at {line.age:<5g} n={line.n:<7,} of {line.together:<6,} {told}  {line.held}")
+        typer.echo(f"{line.name:<18} at {line.age:<5g} n={line.n:<7,} of {line.clusters:<6,} {told}  {line.held}")
 
 
 def _group(rows: Recorded, i: int) -> tuple[str | None, str | None, str]:

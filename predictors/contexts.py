@@ -166,6 +166,15 @@ def judges_from(path: Sequence[str]) -> int:
     return 1 if path[1] == f"{path[0]} placed" else 0
 
 
+def settles(path: Sequence[str]) -> Sequence[str]:
+    """Nodes of a judged path in which answers do not get better as more of other work is known.
+
+    They are those of what was never seen, since there will always be more of that, and the exact configuration.
+    """
+    new = path[1:3] if len(path) > 1 and path[1] == f"{path[0]} novelty 0" else ()
+    return (*new, *path[len(JUDGED) - 1 :])
+
+
 def _octave(value: float | None) -> str:
     """Shape to the nearest power of two of 1 + x; unknown stays apart from zero."""
     return "" if value is None else str(round(math.log2(max(value, 0.0) + 1.0)))

@@ -37,8 +37,8 @@ STEP = 1.57
 """Step of a running median in mean deviations: half of one over a normal law's density at its median."""
 WIDER, FEW = 10.0, 3.0
 """Outcomes that the wider group's median weighs at most, and that its spread weighs."""
-PSEUDO = 15.0
-"""Outcomes that the wider node's histogram weighs."""
+PSEUDO = (15.0, 60.0, 60.0, 60.0)
+"""Outcomes that the wider node's histogram weighs, from the phase, where it is that of answers that come true, to a quarter."""
 LEARNED = 2.0
 """Power of the share of outcomes known then in how much a row placed then weighs now."""
 KEPT = 0.5 ** (1.0 / HALF_LIFE)
@@ -92,12 +92,12 @@ class Reached:
         """What is left of each age's weight now that so many outcomes of the phase are known, shape (len(AGES),)."""
         return np.where(self.upto > 0.0, self.upto / max(now, 1), 1.0) ** LEARNED
 
-    def shrunk(self, age: int, parent: Array, now: int) -> Array:
-        """Shares by bin at an age, shape (len(WIDTHS),), the parent's weighing PSEUDO outcomes."""
+    def shrunk(self, age: int, parent: Array, now: int, weighing: float) -> Array:
+        """Shares by bin at an age, shape (len(WIDTHS),), the parent's `weighing` so many outcomes."""
         kept = self.kept(now)[age]
-        counts = kept * self.counts[age] + PSEUDO * parent
+        counts = kept * self.counts[age] + weighing * parent
         if not self.lost[age].any():
-            return np.asarray(counts / (kept * self.n[age] + PSEUDO))
+            return np.asarray(counts / (kept * self.n[age] + weighing))
         return lasting(counts, kept * self.lost[age])
 
 
@@ -177,10 +177,10 @@ class Ages:
         """Cumulative share at EDGES for a path of nodes."""
         share, known = WIDTHS, self.typical.get(path[0])
         now = 0 if known is None else known.n
-        for key in path:
+        for key, weighing in zip(path, PSEUDO, strict=True):
             node = self.nodes.get(key)
             if node is not None:
-                share = node.shrunk(age, share, now)
+                share = node.shrunk(age, share, now, weighing)
         cumulative = np.append(0.0, np.cumsum(share))
         return np.asarray(cumulative / cumulative[-1])
 

@@ -5,6 +5,10 @@ shrunk down the path, h = (counts + PSEUDO h_parent) / (n + PSEUDO), the root's 
 level p is the model's at level a, where the cumulative share reaches p. Rows asked at one instant count once together in each
 node: a run that was slow as a whole says once, not a thousand times, that it was slow. Bins are fine at both ends.
 
+Answers improve quickly while the first outcomes of a phase come in, and how they lay in answers before that would be remembered
+for too long. So what was placed when m rows of it were known weighs (m / n)^LEARNED once n are, up to n = EARLY. It is not so of
+configurations never seen, about which little is known however much is of others, nor of an exact configuration's own outcomes.
+
 Of a row cancelled, lost or still running at c no more is known than u > F(c). Such rows leave the number at risk at F(c), so that
 shares are those of Kaplan and Meier (1958) over bins: what they would have come to lies above F(c) as the node's own outcomes do.
 A running row counts until it is taken back, and is then gone to the last bit.
@@ -18,6 +22,7 @@ from enum import StrEnum
 
 import numpy as np
 
+from predictors.contexts import settles
 from predictors.distribution import GRID, Array
 from predictors.layered import Layered
 
@@ -25,6 +30,8 @@ HALF_LIFE = 800.0
 """Memory in outcomes."""
 PSEUDO = 100.0
 """Outcomes that the parent's histogram weighs."""
+EARLY, LEARNED = 500, 2.0
+"""Rows of a phase until which answers improve quickly, and by which power what was placed before weighs less."""
 EDGES: Array = np.concatenate([[0.0, 0.001, 0.0025, 0.005], np.arange(1, 100) / 100.0, [0.995, 0.9975, 0.999, 1.0]])
 WIDTHS: Array = np.diff(EDGES)
 UNIT = 2.0**-20
@@ -46,31 +53,48 @@ class Histogram:
     """A node's decayed number of outcomes and their counts by bin, shape (len(WIDTHS),).
 
     `lost` are decayed counts of rows of which only a bound is known, by the bin of the bound, and `running` those of running
-    rows, in UNITs; both are empty where there are none. `n` counts neither.
+    rows, in UNITs; both are empty where there are none. `n` counts neither. `rows` is how many of the phase were known when the
+    node last changed, EARLY at most and 0 where that does not matter; `faded` is by how much its counts add up to less than `n`.
     """
 
     n: float
     counts: Array
     lost: tuple[float, ...] = ()
     running: tuple[int, ...] = ()
+    rows: int = EARLY
+    faded: float = 0.0
 
-    def having(self, column: int, share: float) -> Histogram:
-        """With an outcome in a bin."""
-        kept = 0.5 ** (share / HALF_LIFE)
-        counts = self.counts * kept
+    @property
+    def weight(self) -> float:
+        """What counts add up to."""
+        return self.n - self.faded
+
+    def having(self, column: int, share: float, rows: int = EARLY) -> Histogram:
+        """With an outcome in a bin, one of so many `rows` of the phase."""
+        kept, known = self._kept(share, rows)
+        counts = self.counts * known
         counts[column] += share
-        return Histogram(self.n * kept + share, counts, tuple(mass * kept for mass in self.lost), self.running)
+        n = self.n * kept + share
+        faded = n - (self.weight * known + share)
+        return Histogram(n, counts, tuple(mass * known for mass in self.lost), self.running, rows, faded)
 
-    def losing(self, column: int, share: float) -> Histogram:
+    def losing(self, column: int, share: float, rows: int = EARLY) -> Histogram:
         """With a row that lasted longer than the bin."""
-        kept = 0.5 ** (share / HALF_LIFE)
-        lost = [mass * kept for mass in self.lost or NO_LOST]
+        kept, known = self._kept(share, rows)
+        lost = [mass * known for mass in self.lost or NO_LOST]
         lost[column] += share
-        return Histogram(self.n * kept, self.counts * kept, tuple(lost), self.running)
+        n = self.n * kept
+        return Histogram(n, self.counts * known, tuple(lost), self.running, rows, n - self.weight * known)
+
+    def _kept(self, share: float, rows: int) -> tuple[float, float]:
+        """What is left of the number of outcomes, and of what they weigh."""
+        kept = 0.5 ** (share / HALF_LIFE)
+        return kept, kept * (self.rows / rows) ** LEARNED if 0 < self.rows < rows else kept
 
     def discounted(self, kept: float) -> Histogram:
         """With what ended weighing `kept` times as much, 0 to 1; rows that run stay as they are."""
-        return replace(self, n=self.n * kept, counts=self.counts * kept, lost=tuple(mass * kept for mass in self.lost))
+        lost = tuple(mass * kept for mass in self.lost)
+        return replace(self, n=self.n * kept, counts=self.counts * kept, lost=lost, faded=self.faded * kept)
 
     def running_in(self, column: int, share: float, sign: int) -> Histogram:
         """With one running row more, or with one less."""
@@ -81,7 +105,7 @@ class Histogram:
     def shrunk(self, parent: Array) -> Array:
         """Shares by bin, shape (len(WIDTHS),), the parent's weighing PSEUDO outcomes."""
         if not self.lost and not self.running:
-            return np.asarray((self.counts + PSEUDO * parent) / (self.n + PSEUDO))
+            return np.asarray((self.counts + PSEUDO * parent) / (self.weight + PSEUDO))
         beyond = np.array(self.lost or NO_LOST) + UNIT * np.array(self.running or NO_RUNNING)
         return lasting(self.counts + PSEUDO * parent, beyond)
 
@@ -124,12 +148,16 @@ class Recalibration:
         changed: dict[str, Histogram] = {}
         for one in placed:
             column = min(int(np.searchsorted(EDGES, one.u, side="right")) - 1, len(WIDTHS) - 1)
+            root = changed.get(one.path[0]) or self.nodes.get(one.path[0])
+            rows = 1 if root is None else min(root.rows + 1, EARLY)
+            settled = settles(one.path)
             for key, share in zip(one.path, one.shares, strict=True):
-                node = changed.get(key) or self.nodes.get(key) or Histogram(0.0, np.zeros(len(WIDTHS)))
+                node = changed.get(key) or self.nodes.get(key) or Histogram(0.0, np.zeros(len(WIDTHS)), rows=0)
+                known = 0 if key in settled else rows
                 if one.seen == Seen.ENDED:
-                    changed[key] = node.having(column, share)
+                    changed[key] = node.having(column, share, known)
                 elif one.seen == Seen.LOST:
-                    changed[key] = node.losing(column, share)
+                    changed[key] = node.losing(column, share, known)
                 else:
                     changed[key] = node.running_in(column, share, 1 if one.seen == Seen.RUNNING else -1)
         return Recalibration(self.nodes.having(changed))

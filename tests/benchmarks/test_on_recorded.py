@@ -11,7 +11,7 @@ import pytest
 from scipy.stats import t as student
 
 from benchmarks import outcomes
-from benchmarks.clustered import clustered, clusters, error, group_error
+from benchmarks.clustered import clustered, clusters, error, group_error, pieces
 from benchmarks.left_out import left_out
 from benchmarks.remaining import Line, Share, asked_at, line_of, share_of
 from service.recorded import recorded
@@ -39,7 +39,7 @@ def test_of_many_rows_at_an_age_those_with_the_least_hashes_are_asked(tmp_path: 
     assert 3 == sum(1.0 in ages for ages in asked.values())
 
 
-def test_rows_that_began_together_are_one_piece_of_evidence() -> None:
+def test_rows_of_one_cluster_are_one_piece_of_evidence() -> None:
     share = share_of(np.array([1.0, 1.0, 0.0, 0.0]), np.array([0, 0, 1, 1]))
     assert share.mean == pytest.approx(0.5)
     assert share.half == pytest.approx(student.ppf(0.975, 1) * 0.5)  # sqrt(2 (1 + 1)) / 4
@@ -59,9 +59,17 @@ def test_a_share_outside_counts_only_if_its_interval_is(p50: Share, p90: Share, 
     assert held == Line("set", 0.5, 400, 20, p50, p90).held
 
 
-def test_a_line_counts_rows_and_beginnings() -> None:
-    line = line_of("set", 1.0, np.array([[5.0, 1, 1], [5.0, 0, 1], [9.0, 1, 1], [9.0, 0, 1]]))
-    assert (4, 2, 0.5, 1.0) == (line.n, line.together, line.p50.mean, line.p90.mean)
+def test_a_line_counts_rows_and_clusters() -> None:
+    line = line_of("set", 1.0, np.array([[1, 1], [0, 1], [1, 1], [0, 1]]), np.array([0, 0, 1, 1]))
+    assert (4, 2, 0.5, 1.0) == (line.n, line.clusters, line.p50.mean, line.p90.mean)
+
+
+def test_rows_are_one_piece_of_evidence_by_instant_where_observations_share_those_else_by_observation() -> None:
+    epochs = pieces(np.arange(6.0), ["run 1", "run 1", "run 1", "run 2", "run 2", "run 2"])
+    assert [0, 0, 0, 1, 1, 1] == epochs.tolist()
+    tasks = pieces(np.repeat([5.0, 9.0], 3), [f"task {i}" for i in range(6)])
+    assert [0, 0, 0, 1, 1, 1] == tasks.tolist()
+    assert [0, 1, 2] == pieces(None, ["a", "b", "c"]).tolist()
 
 
 def test_a_host_left_out_is_asked_of_a_model_that_knows_the_others(tmp_path: Path) -> None:

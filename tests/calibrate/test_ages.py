@@ -83,7 +83,7 @@ def test_nothing_is_changed_at_young_ages_and_where_nothing_is_known() -> None:
 
 
 def test_a_curve_is_what_came_true_shrunk_down_the_groups(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ages, "PSEUDO", 1.0)
+    monkeypatch.setattr(ages, "PSEUDO", (1.0,) * 4)
     known = Ages().having([lasting(2.0, *reaching(2, 0.3, 0.02)) for _ in range(200)])
     curve = known.at(GROUPS_A, 2.0, 0.3)
     assert curve is not None
@@ -94,14 +94,14 @@ def test_a_curve_is_what_came_true_shrunk_down_the_groups(monkeypatch: pytest.Mo
 
 
 def test_what_came_when_half_as_much_was_known_weighs_a_quarter(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ages, "PSEUDO", 1.0)
+    monkeypatch.setattr(ages, "PSEUDO", (1.0,) * 4)
     known = Ages().having([lasting(2.0, *reaching(2, 0.3, 0.02)) for _ in range(10)])
     # Ten more outcomes of the phase that reached no age: of another family, so that they are in no node but the phase's mean.
     later = known.having([lasting(2.0, groups=GROUPS_B) for _ in range(10)])
     node, other = known.nodes.get(GROUPS_A[0]), later.nodes.get(GROUPS_A[0])
     assert node is not None
     assert node is other
-    assert_allclose((0.25 * node.counts[2, 0] + EDGES[1]) / (0.25 * node.n[2] + 1.0), node.shrunk(2, np.diff(EDGES), 20)[0])
+    assert_allclose((0.25 * node.counts[2, 0] + EDGES[1]) / (0.25 * node.n[2] + 1.0), node.shrunk(2, np.diff(EDGES), 20, 1.0)[0])
     curves = [one.at(GROUPS_A, 2.0, 0.3) for one in (known, later)]
     assert curves[0] is not None
     assert curves[1] is not None
@@ -112,7 +112,7 @@ def test_what_earlier_programs_kept_weighs_in_full() -> None:
     known = Ages().having([lasting(2.0, *reaching(2, 0.3, 0.02)) for _ in range(10)]).nodes.get(GROUPS_A[0])
     assert known is not None
     earlier = ages.Reached(known.n, known.counts, known.lost)
-    assert_array_equal(known.shrunk(2, np.diff(EDGES), 10), earlier.shrunk(2, np.diff(EDGES), 500))
+    assert_array_equal(known.shrunk(2, np.diff(EDGES), 10, 15.0), earlier.shrunk(2, np.diff(EDGES), 500, 15.0))
 
 
 def test_a_quarter_of_the_answer_is_told_apart() -> None:

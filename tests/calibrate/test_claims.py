@@ -14,6 +14,8 @@ from calibrate.conformal.pit import Placed, Recalibration, Seen
 from telemetry.errors import BadField
 
 RUNS = 4000
+HERE = (*"abcde", "here")
+"""A judged path: its last node is an exact configuration."""
 
 
 def asked(u: object, level: float, weight: object = None) -> float:
@@ -77,8 +79,8 @@ def test_a_histogram_by_its_upper_edges_is_never_too_low() -> None:
 
 
 def test_rows_of_which_only_a_bound_is_known_may_end_above_all_others() -> None:
-    ended = [Placed(("here",), (1.0,), 0.305) for _ in range(9)]
-    bounds = [Placed(("here",), (1.0,), 0.1, seen) for seen in (Seen.LOST, Seen.RUNNING)]
+    ended = [Placed(HERE, (1.0,) * len(HERE), 0.305) for _ in range(9)]
+    bounds = [Placed(HERE, (1.0,) * len(HERE), 0.1, seen) for seen in (Seen.LOST, Seen.RUNNING)]
     known = Recalibration().having(ended)
     before, after = (one.nodes.get("here") for one in (known, known.having(bounds)))
     assert (0.31, np.inf) == (proven(before, [0.8])[0], proven(after, [0.8])[0])  # 9 of 12 lie below: 0.75
@@ -88,7 +90,7 @@ def test_rows_of_which_only_a_bound_is_known_may_end_above_all_others() -> None:
 
 
 def test_outcomes_past_all_that_answers_tell_apart_prove_nothing() -> None:
-    far = Recalibration().having([Placed(("here",), (1.0,), 0.9995) for _ in range(9)])
+    far = Recalibration().having([Placed(HERE, (1.0,) * len(HERE), 0.9995) for _ in range(9)])
     assert np.inf == proven(far.nodes.get("here"), [0.8])[0]
 
 

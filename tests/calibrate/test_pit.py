@@ -12,6 +12,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from calibrate.conformal import pit
 from calibrate.conformal.pit import EDGES, WIDTHS, Placed, Recalibration, place_in
+from predictors.contexts import Context, judged_path
 from predictors.distribution import GRID, Array
 
 LEVELS = np.array([0.05, 0.5, 0.9, 0.99])
@@ -24,6 +25,7 @@ def settings_of_the_example(monkeypatch: pytest.MonkeyPatch) -> None:
     """The numbers below are worked with these."""
     monkeypatch.setattr(pit, "HALF_LIFE", 800.0)
     monkeypatch.setattr(pit, "PSEUDO", 100.0)
+    monkeypatch.setattr(pit, "LEARNED", 0.0)
 
 
 def told(*places: float, path: tuple[str, ...] = ("phase",), share: float = 1.0) -> list[Placed]:
@@ -63,6 +65,31 @@ def test_old_outcomes_fade_by_half_in_a_half_life() -> None:
     histogram = known.nodes["phase"]
     assert_allclose(0.5, histogram.counts[np.searchsorted(EDGES, 0.305) - 1])
     assert_allclose(histogram.n, histogram.counts.sum())
+
+
+def test_what_was_placed_when_half_as_much_was_known_weighs_a_quarter_until_enough_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pit, "LEARNED", 2.0)
+    monkeypatch.setattr(pit, "HALF_LIFE", math.inf)
+    monkeypatch.setattr(pit, "EARLY", 100)
+    one = Recalibration().having(told(*[0.905] * 50)).having(told(0.305)).having(told(*[0.905] * 51))
+    first = int(np.searchsorted(EDGES, 0.305)) - 1
+    node = one.nodes["phase"]
+    assert_allclose((51 / 100) ** 2, node.counts[first])  # and no less once 102 are known
+    assert_allclose(102.0, node.n)
+    assert_allclose(node.weight, node.counts.sum())
+    assert_allclose((node.counts[first] + 1.0) / (node.weight + 100.0), at(one, 0.31, "phase") - at(one, 0.30, "phase"))
+    assert_allclose(0.5 * node.counts.sum(), one.forgetting(["phase"], 0.5).nodes["phase"].weight)
+
+
+def test_of_what_was_never_seen_and_of_a_configuration_itself_nothing_is_outlearned(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pit, "LEARNED", 2.0)
+    monkeypatch.setattr(pit, "HALF_LIFE", math.inf)
+    context = Context("ash", "cpu", "decode", "v1")
+    new, known = judged_path(context, "service", 0), judged_path(context, "service", 3)
+    learned = Recalibration().having([Placed(path, (1.0,) * 6, u) for path in (new, known) for u in (0.2, 0.4, 0.9)])
+    whole = {node: learned.nodes[node].counts.max() for node in (*new, *known)}
+    assert {new[1], new[2], new[5]} == {node for node, most in whole.items() if most >= 1.0 and learned.nodes[node].faded == 0.0}
+    assert all(learned.nodes[node].faded > 0.0 for node in (known[0], *known[1:5]))
 
 
 def test_the_outermost_places_have_bins() -> None:

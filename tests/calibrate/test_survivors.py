@@ -23,6 +23,12 @@ EVEN: Array = np.linspace(-1.0, 1.0, len(GRID))
 HERE = PAIRS[0][0]
 
 
+@pytest.fixture(autouse=True)
+def nothing_is_outlearned(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The numbers below are worked without it."""
+    monkeypatch.setattr(pit, "LEARNED", 0.0)
+
+
 def placed(u: float, seen: Seen = Seen.ENDED, share: float = 1.0) -> Placed:
     return Placed(("phase",), (share,), u, seen)
 

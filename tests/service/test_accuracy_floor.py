@@ -42,12 +42,20 @@ def test_a_page_says_how_many_times_the_best_peer_and_leaves_open_what_was_not_m
         "wall_s": 12.4,
         "weights": {"hazards": 0.75, "forest": 0.25},
     }
-    before = {"commit": "abc", "floor90": None, "summary": summary, "scores": {**SCORES, "crps_log": 1.5, "mean_group_err90": 0.04}}
+    before = {
+        "commit": "abc",
+        "floor90": None,
+        "summary": summary,
+        "scores": {**SCORES, "crps_log": 1.5, "mean_group_err90": 0.04},
+    }
     measured = {**before, "sure": {"cov90": 0.02, "floor90": 0.03, "group90": 0.01}}
     kept = {"some_set": {"models": {"own": measured}}, "other": {"models": {}}, "older": {"models": {"own": before}}}
     page = accuracy_page.page(kept, PEERS, ["own", "alone"])
     # 0.75 with relative errors of 0.5 / 1.5 and 0.5 / 2: half its interval is 1.96 * 0.75 * 5 / 12.
-    assert "| some_set | best | 2.0000 (0.5000) | 0.750 (0.14-1.36) | - | 0.500, 0.500 +- 0.020 | -, 0.040 +- 0.010, -, 0.030 |" in page
+    assert (
+        "| some_set | best | 2.0000 (0.5000) | 0.750 (0.14-1.36) | - | 0.500, 0.500 +- 0.020 | -, 0.040 +- 0.010, -, 0.030 |"
+        in page
+    )
     assert "older" not in page
     assert "| some_set | 0.750 | 0.250 |" in page
     assert "| some_set | 3,000 | 2 | 1 | 40 | 12 | - |" in page
