@@ -166,7 +166,7 @@ def judges_from(path: Sequence[str]) -> int:
     return 1 if path[1] == f"{path[0]} placed" else 0
 
 
-def settles(path: Sequence[str]) -> Sequence[str]:
+def settled_nodes(path: Sequence[str]) -> Sequence[str]:
     """Nodes of a judged path in which answers do not get better as more of other work is known.
 
     They are those of what was never seen, since there will always be more of that, and the exact configuration.

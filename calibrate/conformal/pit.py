@@ -22,7 +22,7 @@ from enum import StrEnum
 
 import numpy as np
 
-from predictors.contexts import settles
+from predictors.contexts import settled_nodes
 from predictors.distribution import GRID, Array
 from predictors.layered import Layered
 
@@ -150,7 +150,7 @@ class Recalibration:
             column = min(int(np.searchsorted(EDGES, one.u, side="right")) - 1, len(WIDTHS) - 1)
             root = changed.get(one.path[0]) or self.nodes.get(one.path[0])
             rows = 1 if root is None else min(root.rows + 1, EARLY)
-            settled = settles(one.path)
+            settled = settled_nodes(one.path)
             for key, share in zip(one.path, one.shares, strict=True):
                 node = changed.get(key) or self.nodes.get(key) or Histogram(0.0, np.zeros(len(WIDTHS)), rows=0)
                 known = 0 if key in settled else rows
