@@ -31,7 +31,7 @@ COLUMNS = ("crps_log", "ratio", "crps_rel", "pin99_rel", "cov50", "cov90", "cov9
 def page(kept: Mapping[str, Measured], peers: Mapping[str, Peers], models: Sequence[str]) -> str:
     """The whole page, from what was measured so far of each set; without intervals it is to be measured anew."""
     own = models[0]
-    known = {name: measured for name, measured in kept.items() if "group90" in measured["models"].get(own, {}).get("sure", {})}
+    known = {name: measured for name, measured in kept.items() if "sure" in measured["models"].get(own, {})}
     lines = [
         HEAD,
         "## Against the best peer",
@@ -85,7 +85,8 @@ def _summary(known: Mapping[str, Measured], peers: Mapping[str, Peers], models: 
         scores = own["scores"]
         by_group = (leader["mean_group_err90"], scores["mean_group_err90"], own["floor90"], own["sure"]["floor90"])
         errors = [_or_dash(value, 3) for value in by_group]
-        errors[1] += f" +- {own['sure']['group90']:.3f}" if own["sure"]["group90"] is not None else ""
+        if own["sure"].get("group90") is not None:  # what was measured before there were any tells none
+            errors[1] += f" +- {own['sure']['group90']:.3f}"
         row = [name, best(peers[name]), f"{leader['crps_log']:.4f} ({leader['crps_log_se']:.4f})"]
         row.append(_between(scores, leader))
         row += [_or_dash(_of(measured, model, "crps_log", leader["crps_log"]), 2) for model in models[1:]]
