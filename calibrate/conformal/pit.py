@@ -71,25 +71,23 @@ class Histogram:
 
     def having(self, column: int, share: float, rows: int = EARLY) -> Histogram:
         """With an outcome in a bin, one of so many `rows` of the phase."""
-        kept, known = self._kept(share, rows)
-        counts = self.counts * known
+        n, counts, lost, faded = self._kept(share, rows)
         counts[column] += share
-        n = self.n * kept + share
-        faded = n - (self.weight * known + share)
-        return Histogram(n, counts, tuple(mass * known for mass in self.lost), self.running, rows, faded)
+        return Histogram(n + share, counts, lost, self.running, rows, faded)
 
     def losing(self, column: int, share: float, rows: int = EARLY) -> Histogram:
         """With a row that lasted longer than the bin."""
-        kept, known = self._kept(share, rows)
-        lost = [mass * known for mass in self.lost or NO_LOST]
-        lost[column] += share
-        n = self.n * kept
-        return Histogram(n, self.counts * known, tuple(lost), self.running, rows, n - self.weight * known)
+        n, counts, lost, faded = self._kept(share, rows)
+        beyond = list(lost or NO_LOST)
+        beyond[column] += share
+        return Histogram(n, counts, tuple(beyond), self.running, rows, faded)
 
-    def _kept(self, share: float, rows: int) -> tuple[float, float]:
-        """What is left of the number of outcomes, and of what they weigh."""
+    def _kept(self, share: float, rows: int) -> tuple[float, Array, tuple[float, ...], float]:
+        """What is left of `n`, `counts` and `lost` past a share of a row, and by how much the second add up to less."""
         kept = 0.5 ** (share / HALF_LIFE)
-        return kept, kept * (self.rows / rows) ** LEARNED if 0 < self.rows < rows else kept
+        known = kept * (self.rows / rows) ** LEARNED if 0 < self.rows < rows else kept
+        n = self.n * kept
+        return n, self.counts * known, self.lost and tuple(mass * known for mass in self.lost), n - self.weight * known
 
     def discounted(self, kept: float) -> Histogram:
         """With what ended weighing `kept` times as much, 0 to 1; rows that run stay as they are."""
@@ -150,7 +148,7 @@ class Recalibration:
             column = min(int(np.searchsorted(EDGES, one.u, side="right")) - 1, len(WIDTHS) - 1)
             root = changed.get(one.path[0]) or self.nodes.get(one.path[0])
             rows = 1 if root is None else min(root.rows + 1, EARLY)
-            settled = settled_nodes(one.path)
+            settled = settled_nodes(one.path) if rows < EARLY else ()
             for key, share in zip(one.path, one.shares, strict=True):
                 node = changed.get(key) or self.nodes.get(key) or Histogram(0.0, np.zeros(len(WIDTHS)), rows=0)
                 known = 0 if key in settled else rows
