@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -14,8 +15,11 @@ LONGEST_FIRST = ("test_docs.py", "service")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Divide tests among processes by file, or by the server they share, whatever processes there are."""
+    """Divide tests among processes by file, or by the server they share, whatever processes there are; skip what needs torch."""
+    without = [] if find_spec("torch") else [pytest.mark.skip(reason="torch is not installed; `make torch` does it")]
     for item in items:
+        for mark in without if item.get_closest_marker("torch") else ():
+            item.add_marker(mark)
         shared = [name for name in SHARED_SERVERS if name in getattr(item, "fixturenames", ())]
         item.add_marker(pytest.mark.xdist_group("servers" if shared else str(item.path)))
     items.sort(key=lambda item: not any(name in item.path.parts for name in LONGEST_FIRST))
