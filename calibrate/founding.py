@@ -15,10 +15,11 @@ import numpy as np
 
 from calibrate.conformal.wrap import Calibrated
 from predictors import hazards
+from predictors.aggregate import crowds
 from predictors.effects import Ints
 from predictors.ensemble import Ensemble
 from predictors.experts import forest
-from predictors.experts.asked import counted
+from predictors.experts.asked import Asked
 from predictors.frames import Frame
 from predictors.model import Change
 from predictors.resources import NONE, Rates
@@ -74,10 +75,19 @@ def _learned(model: Calibrated, frame: Frame, rows: Ints) -> Calibrated:
     changes = [_change(frame, int(row)) for row in rows]
     known = [(row, change) for row, change in zip(rows, changes, strict=True) if model.knows(change.phase)]
     asked = model.inner.ask([change.context for _, change in known], [change.phase for _, change in known])
-    asked = counted(asked, [change.started_ns for _, change in known], 0.0)
-    pending = {change.key: one for (_, change), one in zip(known, asked, strict=True)}
+    began = [int(frame.started_ns[row]) if len(frame.started_ns) else -1 for row, _ in known]
+    pending = {change.key: one for (_, change), one in zip(known, _counted(asked, began), strict=True)}
     waiting = replace(model, inner=replace(model.inner, pending=pending), curves={})
     return waiting.after(changes, int(frame.known_from[rows[-1]]))
+
+
+def _counted(asked: list[Asked], began: list[int]) -> list[Asked]:
+    """Rows with the number of those at each of their nodes that began at the same instant."""
+    together: dict[int, list[tuple[str, ...]]] = {}
+    for one, instant in zip(asked, began, strict=True):
+        together.setdefault(instant, []).append(one.path)
+    crowd = {instant: crowds(paths) for instant, paths in together.items()}
+    return [replace(one, crowd=tuple(crowd[instant][key] for key in one.path)) for one, instant in zip(asked, began, strict=True)]
 
 
 def _change(frame: Frame, row: int) -> Change:

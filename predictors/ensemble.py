@@ -15,11 +15,11 @@ from functools import cached_property
 import numpy as np
 
 from predictors import tails
-from predictors.aggregate import RHO, Judged, Weights, losses, shares
+from predictors.aggregate import RHO, Judged, Weights, crowds, losses, shares
 from predictors.causes import Incidence
 from predictors.contexts import JUDGED, PLACED, Context, groups_of, judged_path, novelty
 from predictors.distribution import GRID, Array, Support
-from predictors.experts.asked import TOGETHER, Asked, Told, counted
+from predictors.experts.asked import Asked, Told
 from predictors.experts.forest import Forest
 from predictors.experts.histories import HIGH, LOW, MIDDLE, SPREAD, WIDE, Histories, Learning, speaks_for
 from predictors.experts.imputed import beyond
@@ -216,7 +216,9 @@ class Ensemble:
         if not new:
             return {}
         asked = self.ask([change.context for change in new.values()], [change.phase for change in new.values()])
-        return dict(zip(new, counted(asked, [change.started_ns for change in new.values()], TOGETHER), strict=True))
+        crowd = crowds([one.path for one in asked])
+        counted = [replace(one, crowd=tuple(crowd[key] for key in one.path)) for one in asked]
+        return dict(zip(new, counted, strict=True))
 
     def refounded(self, record: HierarchicalHazards, forest: Forest | None) -> Ensemble:
         """The same memory over experts fitted anew."""

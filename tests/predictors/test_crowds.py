@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
@@ -11,7 +9,6 @@ from numpy.testing import assert_allclose, assert_array_equal
 from predictors.contexts import Context, groups_of
 from predictors.distribution import GRID
 from predictors.ensemble import CROWD, EXPERTS, Ensemble
-from predictors.experts.asked import counted
 from predictors.experts.histories import EXACT, LAST, Histories, Learning, speaks_for
 from predictors.experts.imputed import beyond
 from predictors.model import Change
@@ -62,24 +59,6 @@ def test_about_nine_of_a_crowd_speak_for_it() -> None:
     speaking = [i for i in range(2000) if speaks_for(50, f"row {i}")]
     assert_allclose(2000 * LAST / 50, len(speaking), rtol=0.15)
     assert [speaks_for(50, f"row {i}") for i in range(9)] == [speaks_for(50, f"row {i}") for i in range(9)]
-
-
-def test_rows_told_of_at_once_are_one_crowd_only_where_they_began_together(young: Ensemble) -> None:
-    here, phase = PAIRS[0][0], "setup"
-    typical_ns = round(1e9 * np.exp(young.ask([here], [phase])[0].centre))
-    late = [0, 0.05, 0.1, 0.15, 5.0, 5.05]  # in typical times; the fourth is near to the third, and not to the first
-    told = [
-        Change(1, 61, phase, here, 0.0, 1.0, Ended.COMPLETED, 1.0, 61, f"row {i}", int(at * typical_ns))
-        for i, at in enumerate(late)
-    ]
-    unseen = [replace(one, key=f"{one.key} of unknown start", started_ns=None) for one in told[:4]]
-    crowds = [one.asked.crowd[-1] for one in young.after([*reversed(told), *unseen], 61).told]
-    assert [2, 2, 1, 3, 3, 3, 4, 4, 4, 4] == crowds
-
-
-def test_rows_of_one_instant_began_together_however_short_they_are(young: Ensemble) -> None:
-    asked = young.ask([PAIRS[0][0]] * 3, ["setup"] * 3)
-    assert [2, 2, 1] == [one.crowd[0] for one in counted(asked, [7, 7, 8], 0.0)]
 
 
 def test_one_that_does_not_speak_is_counted_and_leaves_short_memories_alone() -> None:
