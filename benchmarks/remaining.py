@@ -109,9 +109,12 @@ def measured(name: str, model: str, most: int) -> list[Line]:
             share = min(asked[one.row], key=lambda share: abs(asked[one.row][share] - (one.elapsed_s or 0.0)))
             left_s, told = float(rows.duration_s[one.row]) - one.elapsed_s, one.made.quantiles_s
             ended[share].append((one.row, left_s <= told[AT[0.5]], left_s <= told[AT[0.9]]))
-    found = {age: (np.array([row for row, *_ in seen]), np.array([below for _, *below in seen])) for age, seen in ended.items()}
-    cluster = {age: pieces(rows.begun_s[at], [rows.observation_id[row] for row in at]) for age, (at, _) in found.items()}
-    return [line_of(name, age, below, cluster[age]) for age, (at, below) in found.items() if len(at) >= LEAST]
+    lines = []
+    for age, seen in ended.items():
+        if len(seen) >= LEAST:
+            at, below = [row for row, *_ in seen], np.array([came for _, *came in seen])
+            lines.append(line_of(name, age, below, pieces(rows.begun_s[at], [rows.observation_id[row] for row in at])))
+    return lines
 
 
 def line_of(name: str, age: float, below: Array, cluster: NDArray[np.intp]) -> Line:
