@@ -30,6 +30,8 @@ WINDOW = 10_000
 """Outcomes at the start and at the end whose cost is told apart."""
 CONTEXTS, KNOWN = 400, 500
 PHASE = "service"
+EVERY_NS = 50_000_000
+"""Time between the beginnings of two rows. Twenty begin in a typical duration, so that hits are held back as while serving."""
 LAYERS = ("weights", "recalibration", "levels")
 
 
@@ -95,6 +97,8 @@ def _learn(state: _State, asked: list[Asked], log_times: np.ndarray, first: int)
     """One batch of outcomes, layer by layer."""
     keys = [f"row {first + i}" for i in range(len(asked))]
     told = [Told(key, one, float(np.exp(t)), ended=True) for key, one, t in zip(keys, asked, log_times.tolist(), strict=True)]
+    begun, ended = _changes(told, first)
+    waiting = dict(zip(keys, asked, strict=True))
     started_s = time.perf_counter()
     alone = [shares(one.path, dict(zip(one.path, one.crowd, strict=True)), RHO) for one in asked]
     crps = [losses(t, one.experts) for one, t in zip(asked, log_times.tolist(), strict=True)]
@@ -103,8 +107,6 @@ def _learn(state: _State, asked: list[Asked], log_times: np.ndarray, first: int)
     placed = placed_of(told)
     state.recalibration = state.recalibration.having(placed)
     placed_s = time.perf_counter()
-    begun, ended = _changes(told)
-    waiting = dict(zip(keys, asked, strict=True))
     state.controlled = state.controlled.after(begun, waiting, [], lambda _: EDGES)
     outcomes = [(one.key, one.asked, where.u) for one, where in zip(told, placed, strict=True)]
     state.controlled = state.controlled.after(ended, {}, outcomes, lambda _: EDGES)
@@ -113,8 +115,12 @@ def _learn(state: _State, asked: list[Asked], log_times: np.ndarray, first: int)
         state.took_s[name] += took_s
 
 
-def _changes(told: list[Told]) -> tuple[list[Change], list[Change]]:
-    """The rows as they begin and as they end."""
-    begun = [Change(1, 1, PHASE, one.asked.context, 0.0, 0.0, Ended.RUNNING, 1.0, 1, one.key) for one in told]
+def _changes(told: list[Told], first: int) -> tuple[list[Change], list[Change]]:
+    """The rows as they begin, EVERY_NS apart, and as they end."""
+    starts = [(first + i) * EVERY_NS for i in range(len(told))]
+    begun = [
+        Change(1, 1, PHASE, one.asked.context, 0.0, 0.0, Ended.RUNNING, 1.0, 1, one.key, start_ns)
+        for one, start_ns in zip(told, starts, strict=True)
+    ]
     ended = [replace(b, duration_s=one.duration_s, ended=Ended.COMPLETED) for b, one in zip(begun, told, strict=True)]
     return begun, ended

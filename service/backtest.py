@@ -29,8 +29,9 @@ GROWTH, FOREST_GROWTH = 1.1, 1.3
 SMALL = 64
 """Known outcomes up to which a fit is due at every doubling."""
 STILL_RUNNING = (0.5, 0.9, 0.99)
-TOGETHER = (0.1, 0.25, *STILL_RUNNING)
-"""The same for rows that begin together: the first of them to end are the short ones, and the others must be seen by then."""
+TOGETHER = (0.02, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.7, 0.9, 0.99)
+"""The same for rows that begin together: the first of them to end are the short ones, and the others must be seen by then, as
+heartbeats would tell of them. A row seen to run only at the quantile before counts for less than it has lasted."""
 LEVELS = (0.5, 0.9, 0.95, 0.99)
 BATCH = 2_000
 """Rows asked in one request."""

@@ -2,7 +2,8 @@
 
 Nodes are the phase and the host within it. What was asked when a row began is kept until its outcome is known, and judges it.
 Rows that began at one instant count once together, as they do in recalibration: else a controller would be told the same thing a
-thousand times, and take a thousand answers to come back. What is proven is proven of the weighted share of misses.
+thousand times, and take a thousand answers to come back. What is proven is proven of the weighted share of misses. Short rows
+count no sooner than long ones (`held.py`).
 """
 
 from __future__ import annotations
@@ -13,11 +14,12 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from calibrate.conformal.groups import Groups, Learned
+from calibrate.conformal.held import Holding, Turn
 from calibrate.conformal.levels import ADVERTISED
-from calibrate.conformal.mixture import Known, Levels, Told
+from calibrate.conformal.mixture import CONTROLLED, Known, Levels, Told
 from calibrate.conformal.pit import EDGES, passed_in
 from predictors.contexts import JUDGED
-from predictors.distribution import Array
+from predictors.distribution import GRID, Array
 from predictors.experts.asked import Asked
 from predictors.model import Change
 from telemetry.words import Ended
@@ -52,11 +54,12 @@ class Waiting:
 
 @dataclass(frozen=True)
 class Controlled:
-    """Controllers, the rows they wait for, and how many those ever were at once. Immutable."""
+    """Controllers, the rows they wait for, the outcomes held back, and how many those ever were at once. Immutable."""
 
     groups: Groups = field(default_factory=Groups)
     waiting: Mapping[str, Waiting] = field(default_factory=dict)
     most: int = 0
+    holding: Holding = field(default_factory=Holding)
 
     def levels(self, path: Sequence[str], levels: Array) -> Array:
         """Levels to ask of the recalibrated distribution so that `levels` come true, same shape; linear between those told."""
@@ -92,18 +95,20 @@ class Controlled:
         for key, asked in rows.items():
             if key not in waiting:
                 waiting[key] = self._now(asked, curve(asked))
-        most = max(self.most, len(waiting))
-        learned: list[Learned] = []
+        most = max(self.most, len(waiting) + len(self.holding))
+        turn = Turn.of(self.holding, {c.key for c in changes if c.sign < 0 and c.ended != Ended.RUNNING})
         for change in changes:
+            turn.reaches(change)
             if change.sign > 0 and change.key in waiting and change.key in rows:
                 one = self._learned(change, rows[change.key], ended.get(change.key), waiting[change.key])
                 if one is not None:
-                    learned.append(one)
-                    waiting[change.key] = replace(waiting[change.key], past=one.told.u)
+                    turn.takes(change, one, _bound_s(rows[change.key], waiting[change.key].curve))
+                    if change.ended == Ended.RUNNING:
+                        waiting[change.key] = replace(waiting[change.key], past=one.told.u)
         for change in changes:
             if change.key not in pending:
                 waiting.pop(change.key, None)
-        return Controlled(self.groups.after(learned), waiting, most)
+        return Controlled(self.groups.after(turn.learned), waiting, most, turn.done())
 
     def _now(self, asked: Asked, curve: Array) -> Waiting:
         states = self.groups.along(_nodes(asked.path))
@@ -123,6 +128,12 @@ class Controlled:
         weight = 1.0 / (1.0 + RHO * (max(asked.crowd[place] for place in NODES) - 1))
         past = None if np.isnan(kept.past) else kept.past
         return Learned(_nodes(asked.path), Told(u, known, past, weight), kept.states)
+
+
+def _bound_s(asked: Asked, curve: Array) -> float:
+    """The recalibrated answer's quantile at CONTROLLED, in s."""
+    level = (float(np.interp(CONTROLLED, curve, EDGES)) - asked.zero) / (1.0 - asked.zero)
+    return float(np.exp(np.interp(level, GRID, asked.mixed))) if level > 0.0 else 0.0
 
 
 def _nodes(path: Sequence[str]) -> tuple[str, ...]:

@@ -49,19 +49,35 @@ class Known(StrEnum):
     RUNNING = "running"
 
 
+class Part(StrEnum):
+    """Which levels an outcome counts for: all, those below CONTROLLED, or CONTROLLED and those above."""
+
+    ALL = "all"
+    LOWER = "lower"
+    UPPER = "upper"
+
+
+_CONCERNED = {
+    Part.ALL: np.full(len(ADVERTISED), True),
+    Part.LOWER: np.arange(len(ADVERTISED)) < PLACE,
+    Part.UPPER: np.arange(len(ADVERTISED)) >= PLACE,
+}
+
+
 @dataclass(frozen=True, slots=True)
 class Told:
     """What became known of one answer.
 
     `u` in [0, 1] is F(y), randomised at atoms, in the recalibrated distribution as it was answered; F(c) where the attempt was
     lost or runs at c. A running attempt counts where it is past its bound, at once; `past` is the u it was last told at while
-    running, so that nothing counts twice. `weight` in [0, 1].
+    running, so that nothing counts twice. `weight` in [0, 1]. Of two parts told apart the upper one counts as an outcome.
     """
 
     u: float
     known: Known = Known.ENDED
     past: float | None = None
     weight: float = 1.0
+    part: Part = Part.ALL
 
     def __post_init__(self) -> None:
         if not (0.0 <= self.u <= 1.0 and 0.0 <= self.weight <= 1.0 and (self.past is None or 0.0 <= self.past <= 1.0)):
@@ -145,12 +161,14 @@ def fold(states: Levels, told: Sequence[Told], asked: Levels, whose: NDArray[np.
     beta = np.array([1.0 - one.u for one in told])[:, None, None]
     before = np.array([np.inf if one.past is None else 1.0 - one.past for one in told])[:, None, None]
     lost = np.array([one.known is Known.LOST for one in told])[:, None, None]
-    final = np.array([one.known is not Known.RUNNING for one in told])
+    over = np.array([one.known is not Known.RUNNING for one in told])
+    final = over & np.array([one.part is not Part.LOWER for one in told])
+    concerned = np.array([_CONCERNED[one.part] for one in told])[:, :, None]
     weight = np.array([one.weight for one in told])[:, None, None]
     cells = np.concatenate([asked.alpha, asked.served()[:, :, None]], axis=2)
     sure = _missed(cells, beta)
     miss = np.where(lost & ~sure, np.maximum(cells, 0.0) / np.maximum(beta, _TINY), sure)
-    counts = (sure | final[:, None, None]) & ~(_missed(cells, before) & np.isfinite(before))
+    counts = concerned & (sure | over[:, None, None]) & ~(_missed(cells, before) & np.isfinite(before))
     step = weight * counts * (MISS[:, None] - miss)
     loss = weight * np.where(lost, _mean_loss(asked.alpha, beta), _loss(asked.alpha, beta))
     n, alpha, offset = states.n.copy(), states.alpha.copy(), states.offset.copy()

@@ -12,6 +12,7 @@ from typing import Any
 from calibrate.conformal.ages import Ages, Reached, Typical
 from calibrate.conformal.controlled import Controlled, Waiting
 from calibrate.conformal.groups import Groups
+from calibrate.conformal.held import Held, Holding
 from calibrate.conformal.mixture import Levels
 from calibrate.conformal.pit import Histogram, Recalibration
 from calibrate.conformal.wrap import Calibrated
@@ -49,6 +50,8 @@ def packed(model: Calibrated) -> bytes:
         "controllers": ensemblefile.pack_mapping("controllers", model.controlled.groups.states, arrays),
         "waiting": ensemblefile.pack_mapping("waiting", model.controlled.waiting, arrays),
         "most": model.controlled.most,
+        "held": ensemblefile.pack_mapping("held", dict(model.controlled.holding.held), arrays),
+        "held_as_of_s": model.controlled.holding.clock_s,
     } | ensemblefile.pack(model.inner, arrays)
     return modelfile.archived(header, arrays)
 
@@ -72,7 +75,16 @@ def _controlled(header: Mapping[str, Any], arrays: Mapping[str, Any]) -> Control
         Groups(Layered(ensemblefile.unpack_mapping("controllers", header["controllers"], arrays, Levels))),
         ensemblefile.unpack_mapping("waiting", header["waiting"], arrays, Waiting),
         header["most"],
+        _holding(header, arrays),
     )
+
+
+def _holding(header: Mapping[str, Any], arrays: Mapping[str, Any]) -> Holding:
+    """Outcomes held back: none, in files of programs that held none."""
+    if "held" not in header:
+        return Holding()
+    held = ensemblefile.unpack_mapping("held", header["held"], arrays, Held)
+    return Holding(tuple(held.items()), header["held_as_of_s"])
 
 
 def _ages(header: Mapping[str, Any], arrays: Mapping[str, Any]) -> Ages:
