@@ -21,7 +21,7 @@ from predictors.contexts import JUDGED, PLACED, Context, groups_of, judged_path,
 from predictors.distribution import GRID, Array, Support
 from predictors.experts.asked import Asked, Told
 from predictors.experts.forest import Forest
-from predictors.experts.histories import HIGH, LOW, MIDDLE, SPREAD, WIDE, Histories, Learning, speaks_for
+from predictors.experts.histories import HIGH, LAST, LOW, MIDDLE, SPREAD, WIDE, Histories, Learning, speaks_for
 from predictors.experts.imputed import beyond
 from predictors.experts.lessons import Lessons
 from predictors.experts.pace import Pace, Ran
@@ -185,7 +185,7 @@ class Ensemble:
             told.append(Told(change.key, asked, change.duration_s, completed))
             if change.ended == Ended.FAILED or change.duration_s <= 0.0:
                 continue
-            if change.started_ns is not None and change.context.host is not None and speaks_for_all(asked, change.key):
+            if change.started_ns is not None and change.context.host is not None and speaks_for(asked.crowd[HOST], change.key):
                 ran.append(_ran(change, asked))  # the last of a crowd to end are its longest, and would make its host look slow
             log_time = float(np.log(change.duration_s)) if completed else beyond(asked.mixed, change.duration_s, change.key)
             if log_time is None:
@@ -248,7 +248,8 @@ def speaks_for_all(asked: Asked, key: str) -> bool:
 def _ran(change: Change, asked: Asked) -> tuple[Ran, float, float]:
     """An outcome as it bears on its host's pace, with the median and the spread that the model of record had given."""
     at_s = (change.started_ns or 0) / 1e9 + change.duration_s
-    ran = Ran(change.context, change.phase, float(np.log(change.duration_s)), at_s, change.ended == Ended.COMPLETED)
+    weight = 1.0 / min(asked.crowd[HOST], LAST)
+    ran = Ran(change.context, change.phase, float(np.log(change.duration_s)), at_s, change.ended == Ended.COMPLETED, weight)
     return ran, asked.centre, float(asked.features[SPREAD])
 
 

@@ -37,7 +37,7 @@ class HostOutcome:
     """What one phase of an attempt tells about its host at `at_s`, when it ended or was last seen (any clock shared by all).
 
     `residual` is log time minus the centre for its context and `scale` its standard deviation while the host is as usual. Phases
-    that have not completed are known to have lasted longer.
+    that have not completed are known to have lasted longer. `weight` is what it counts for, in outcomes.
     """
 
     host: str
@@ -45,6 +45,7 @@ class HostOutcome:
     residual: float
     scale: float
     completed: bool = True
+    weight: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -102,7 +103,7 @@ class NowCast:
     def _host(self, host: str, at_s: float, hosts: Mapping[str, Host]) -> Host:
         return hosts.get(host) or Host(at_s, np.ones(len(self.levels.level)))
 
-    def _aged(self, told: Array, elapsed_s: float, outcomes: int) -> Array:
+    def _aged(self, told: Array, elapsed_s: float, outcomes: float) -> Array:
         """A density later, or a likelihood earlier, by that many seconds and outcomes."""
         aged, done = max(elapsed_s, 0.0) / self.memory.seconds, outcomes / self.memory.outcomes
         return self.levels.moved(told, aged + done, 1.0 - math.exp(-(aged + JUMP * outcomes)))
@@ -110,9 +111,9 @@ class NowCast:
     def _next(self, host: Host, outcome: HostOutcome) -> tuple[Host, float]:
         """The host after one outcome, and the log likelihood of that outcome."""
         later_s = outcome.at_s - host.at_s
-        said = (_near if outcome.completed else _beyond)(self.levels, outcome.residual, outcome.scale)
+        said = outcome.weight * (_near if outcome.completed else _beyond)(self.levels, outcome.residual, outcome.scale)
         likelihood = self._aged(np.exp(said), -later_s, 0) if later_s < 0.0 else np.exp(said)
-        density, evidence = self.levels.normed(self._aged(host.density, later_s, 1) * likelihood)
+        density, evidence = self.levels.normed(self._aged(host.density, later_s, outcome.weight) * likelihood)
         return Host(max(outcome.at_s, host.at_s), density), math.log(evidence)
 
 
@@ -154,8 +155,9 @@ def _likelihoods(levels: Levels, memories: Sequence[Memory], outcomes: Sequence[
 
     Hosts know nothing of each other, so the k-th outcomes of all of them are taken in together, under all memories at once.
     """
-    residual, scale, ended_s = (np.array([getattr(one, name) for one in outcomes]) for name in ("residual", "scale", "at_s"))
-    said = np.exp(_near(levels, residual[:, None], scale[:, None]))
+    names = ("residual", "scale", "at_s", "weight")
+    residual, scale, ended_s, weight = (np.array([getattr(one, name) for one in outcomes]) for name in names)
+    said = np.exp(weight[:, None] * _near(levels, residual[:, None], scale[:, None]))
     per_s, per_outcome = (1.0 / np.array([getattr(one, name) for one in memories]) for name in ("seconds", "outcomes"))
     rows = _of_each_host(outcomes)
     density, at_s = np.ones((len(rows), len(memories), len(levels.level))), ended_s[[row[0] for row in rows]]
@@ -164,8 +166,8 @@ def _likelihoods(levels: Levels, memories: Sequence[Memory], outcomes: Sequence[
         now = [row[k] for row in rows if len(row) > k]
         live = slice(len(now))
         later_s = ended_s[now] - at_s[live]
-        aged = np.maximum(later_s, 0.0)[:, None] * per_s
-        moved = levels.moved_each(density[live], aged + per_outcome, -np.expm1(-(aged + JUMP)))
+        aged, done = np.maximum(later_s, 0.0)[:, None] * per_s, weight[now][:, None]
+        moved = levels.moved_each(density[live], aged + done * per_outcome, -np.expm1(-(aged + done * JUMP)))
         early = np.maximum(-later_s, 0.0)[:, None] * per_s
         likelihood = np.repeat(said[now][:, None], len(memories), axis=1)
         late = np.flatnonzero(later_s < 0.0)

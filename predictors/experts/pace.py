@@ -30,13 +30,17 @@ Centres = Callable[[Sequence[Context], Sequence[str]], tuple[Array, Array]]
 
 @dataclass(frozen=True, slots=True)
 class Ran:
-    """An outcome: its log time, when it became known (s), and whether it completed; if not it is known to have lasted longer."""
+    """An outcome: its log time, when it became known (s), and whether it completed; if not it is known to have lasted longer.
+
+    `weight` is what it counts for: of rows that began together on a host a few speak, and count for one row together.
+    """
 
     context: Context
     phase: str
     log_time: float
     at_s: float
     completed: bool
+    weight: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -86,4 +90,4 @@ def scale_of(spread: float) -> float:
 
 
 def _outcome(ran: Ran, middle: float, spread: float) -> HostOutcome:
-    return HostOutcome(ran.context.host or "", ran.at_s, ran.log_time - middle, scale_of(spread), ran.completed)
+    return HostOutcome(ran.context.host or "", ran.at_s, ran.log_time - middle, scale_of(spread), ran.completed, ran.weight)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from numpy.testing import assert_array_equal
+from numpy.testing import assert_allclose, assert_array_equal
 from scipy.stats import norm
 
 from predictors.host_levels import levels_of
@@ -107,6 +107,15 @@ def test_a_cancelled_run_proves_that_it_lasted_so_long() -> None:
     long, short = (now.after([HostOutcome("north", 0.0, z, 0.2, completed=False)]).state("north", 0.0)[0] for z in (0.3, -1.0))
     assert 0.0 < long
     assert 0.0 == pytest.approx(short, abs=0.02)
+
+
+def test_outcomes_that_share_one_weight_say_what_one_says() -> None:
+    now = blank(0.2, Memory(0.7, 30.0, 600.0))
+    one = now.after([HostOutcome("north", 0.0, 0.3, 0.2)])
+    nine = now.after([HostOutcome("north", 0.0, 0.3, 0.2, weight=1.0 / 9.0)] * 9)
+    assert_allclose(one.state("north", 0.0), nine.state("north", 0.0), rtol=0.03)
+    spread = now.after([HostOutcome("north", 0.0, z, 0.2, weight=1.0 / 9.0) for z in np.linspace(0.1, 0.5, 9).tolist()])
+    assert_allclose(one.state("north", 0.0)[0], spread.state("north", 0.0)[0], rtol=0.05)
 
 
 def test_a_value_stays_as_it_was_and_a_fold_can_be_cut_anywhere() -> None:

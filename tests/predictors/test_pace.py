@@ -13,7 +13,7 @@ from predictors import ensemblefile, hazards
 from predictors.contexts import Context
 from predictors.distribution import GRID
 from predictors.ensemble import Ensemble
-from predictors.experts.histories import HIGH, LOW, MIDDLE
+from predictors.experts.histories import HIGH, LAST, LOW, MIDDLE
 from predictors.experts.pace import KEPT, LEAST, NARROWEST, Pace, scale_of
 from predictors.frames import Frame
 from predictors.model import Change
@@ -170,3 +170,15 @@ def test_a_pace_read_back_says_the_same_to_the_bit(steady: Ensemble) -> None:
         assert covered(slowed, host, 1.0) == covered(back, host, 1.0)
     assert covered(told(slowed, 10, 4_000, 2.0), "north", 2.0) == covered(told(back, 10, 4_000, 2.0), "north", 2.0)
     assert covered(refitted(slowed), "north", 2.0) == covered(refitted(back), "north", 2.0)
+
+
+def test_a_crowd_speaks_through_a_few_that_count_for_one(steady: Ensemble) -> None:
+    alone = steady.pace.recent
+    assert {1.0} == {ran.weight for ran in alone}
+    rows = [Change(1, 0, "service", CONTEXTS[0], 0.0, 0.0, Ended.RUNNING, 1.0, 0, f"of crowd {i}", 10**15) for i in range(60)]
+    after = steady.after(rows, 2_000)
+    for i, row in enumerate(rows):
+        after = after.after([replace(row, duration_s=1.0 + 0.01 * i, ended=Ended.COMPLETED)], 2_001 + i)
+    spoken = [ran for ran in after.pace.recent if ran not in alone]
+    assert {1.0 / LAST} == {ran.weight for ran in spoken}
+    assert 0.4 < sum(ran.weight for ran in spoken) < 2.0
