@@ -102,9 +102,12 @@ class Controlled:
             if change.sign > 0 and change.key in waiting and change.key in rows:
                 one = self._learned(change, rows[change.key], ended.get(change.key), waiting[change.key])
                 if one is not None:
-                    turn.takes(change, one, _bound_s(rows[change.key], waiting[change.key].curve))
+                    kept = waiting[change.key]
                     if change.ended == Ended.RUNNING:
-                        waiting[change.key] = replace(waiting[change.key], past=one.told.u)
+                        turn.learned.append(one)
+                        waiting[change.key] = replace(kept, past=one.told.u)
+                    else:
+                        turn.takes(change, one, _bound_s(rows[change.key], kept.curve))
         for change in changes:
             if change.key not in pending:
                 waiting.pop(change.key, None)

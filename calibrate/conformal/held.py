@@ -87,9 +87,9 @@ class Turn:
         self._let_go(due)
 
     def takes(self, change: Change, one: Learned, bound_s: float) -> None:
-        """Takes in what a change teaches, of the upper levels once bound_s have passed since the row began."""
+        """Takes in what the end of a row teaches, of the upper levels once bound_s have passed since it began."""
         due_s = -math.inf if change.started_ns is None else change.started_ns / 1e9 + bound_s
-        if one.told.known is Known.RUNNING or due_s <= self.clock_s:
+        if due_s <= self.clock_s:
             self.learned.append(one)
             return
         self.learned.append(replace(one, told=replace(one.told, part=Part.LOWER)))
