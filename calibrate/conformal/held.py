@@ -74,7 +74,8 @@ class Turn:
     @classmethod
     def of(cls, before: Holding, corrected: AbstractSet[str]) -> Turn:
         """Begins with what was held, but for rows whose outcome is taken back."""
-        return cls([(key, one) for key, one in before.held if key not in corrected], before.clock_s)
+        held = [(key, one) for key, one in before.held if key not in corrected] if corrected else list(before.held)
+        return cls(held, before.clock_s)
 
     def reaches(self, change: Change) -> None:
         """Moves the clock to when it happened that a change tells of, and lets go what is due by then."""

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from numpy.testing import assert_allclose
+from numpy.testing import assert_allclose, assert_array_equal
 
 from calibrate.conformal import held, saved
 from calibrate.conformal.controlled import Controlled
@@ -96,6 +96,23 @@ def test_an_outcome_taken_back_while_it_is_held_never_counts(row: Asked) -> None
     back = known.after([change("a", Ended.COMPLETED, 100.0, short_s, sign=-1)], {}, [], as_it_is)
     later = begun(back, row, "b", 100.0 + 2.0 * bound_s(row))
     assert (0, 0.0) == (len(back.holding), state(later, row)[0])
+
+
+def test_it_is_the_same_to_the_bit_however_outcomes_are_cut_into_batches(row: Asked) -> None:
+    known, n = Controlled(), 40
+    for i in range(n):
+        known = begun(known, row, f"{i}", 100.0 + 0.1 * i)
+    lasting = [float(np.exp(np.interp((i * 0.618) % 1.0, GRID, row.mixed))) for i in range(n)]
+    order = sorted(range(n), key=lambda i: 0.1 * i + lasting[i])
+    told = [change(f"{i}", Ended.COMPLETED, 100.0 + 0.1 * i, lasting[i]) for i in order]
+    outcomes = [(f"{i}", row, place_in(row.mixed, row.zero, lasting[i], 0.5)) for i in order]
+    once, stepped = known.after(told, {}, outcomes, as_it_is), known
+    for place in range(n):
+        pending = {one.key: row for one in told[place + 1 :]}
+        stepped = stepped.after([told[place]], pending, [outcomes[place]], as_it_is)
+    assert [key for key, _ in once.holding.held] == [key for key, _ in stepped.holding.held] != []
+    assert state(once, row) == state(stepped, row)
+    assert_array_equal(once.levels(row.path, GRID), stepped.levels(row.path, GRID))
 
 
 def test_no_more_are_held_than_there_is_room_for(row: Asked, monkeypatch: pytest.MonkeyPatch) -> None:
