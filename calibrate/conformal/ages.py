@@ -103,13 +103,17 @@ class Reached:
 
 @dataclass(frozen=True, slots=True)
 class Lasted:
-    """A row that lasted duration_s: of each age e that it reached, youngest first, F(e) and u; u is a bound where it was lost."""
+    """A row that lasted duration_s: of each age e that it reached, youngest first, F(e) and u; u is a bound where it was lost.
+
+    `shares` is what it weighs in each of its groups: of rows that began together those that end first lie low in their answers.
+    """
 
     groups: tuple[str, ...]
     duration_s: float
     ended: bool
     used: Sequence[float] = ()
     u: Sequence[float] = ()
+    shares: tuple[float, ...] = (1.0,) * len(PLACES)
 
 
 @dataclass(frozen=True)
@@ -204,20 +208,22 @@ class Ages:
         reached: dict[str, list[int]] = {group: list(range(len(one.u))) for group in one.groups}
         for age, used in enumerate(one.used):
             reached.setdefault(_quarter(one.groups, used), []).append(age)
+        shares = dict(zip(one.groups, one.shares, strict=True))
         for key, ages in reached.items():
             node = nodes.get(key)
             if node is None:
                 known = self.nodes.get(key)
                 node = nodes[key] = known.copy() if known is not None else Reached.of_none()
             there = slice(ages[0], ages[-1] + 1)  # F(e) grows with age, so what lies in a quarter lies together
-            kept = KEPT * node.kept(now)[there]
+            share = shares.get(key, one.shares[-1])
+            kept = KEPT**share * node.kept(now)[there]
             node.n[there] *= kept
             node.counts[there] *= kept[:, None]
             node.lost[there] *= kept[:, None]
             node.upto[there] = now
-            (node.counts if one.ended else node.lost)[ages, column[ages]] += 1.0
+            (node.counts if one.ended else node.lost)[ages, column[ages]] += share
             if one.ended:
-                node.n[there] += 1.0
+                node.n[there] += share
 
 
 def groups_aged(context: Context, phase: str) -> tuple[str, ...]:

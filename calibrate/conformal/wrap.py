@@ -24,7 +24,7 @@ from calibrate.evidence.reactions import LEVEL, Action
 from calibrate.evidence.watching import Watching
 from predictors.aggregate import shares
 from predictors.causes import Incidence
-from predictors.contexts import LEVELS, Context, groups_of
+from predictors.contexts import JUDGED, LEVELS, Context, groups_of
 from predictors.distribution import GRID, Array, Support
 from predictors.ensemble import Ensemble, answer, speaks_for_all
 from predictors.experts.asked import Asked, Told
@@ -44,6 +44,8 @@ RHO = 1.0
 MEMO = 20_000
 """Answers remembered until the next outcome."""
 SCORES: Array = ndtri(GRID)
+AGED = tuple(JUDGED.index(name) for name in ("phase", "family", "host"))
+"""Nodes of a judged path that stand for the groups of `groups_aged`."""
 OUTERMOST = 1e-4
 """No level nearer to 0 or 1 than this is asked of the model."""
 
@@ -188,7 +190,9 @@ class Calibrated:
         curve = waited.curve if waited is not None else self._curve(asked)
         at = [placed.u, *(passed_in(asked.mixed, asked.zero, age_s) for age_s in reached)]
         ended, *used = self.controlled.answered(asked.path, np.interp(at, EDGES, curve)).tolist()
-        return Lasted(groups, told.duration_s, told.ended, used, [max(ended - by, 0.0) / max(1.0 - by, 1e-9) for by in used])
+        u = [max(ended - by, 0.0) / max(1.0 - by, 1e-9) for by in used]
+        share = weighed(asked)
+        return Lasted(groups, told.duration_s, told.ended, used, u, tuple(share[place] for place in AGED))
 
     def _missed(self, told: Sequence[tuple[Told, Placed]]) -> dict[str, bool]:
         """Whether outcomes just told passed the quantile at LEVEL, by row; a bound below it tells nothing."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -91,6 +92,17 @@ def test_a_curve_is_what_came_true_shrunk_down_the_groups(monkeypatch: pytest.Mo
     # Four nodes, each leaving 1 / (n + 1) of its parent, hold but this share outside the bin from 0 to 0.05.
     assert_allclose(0.95 * (1.0 / (n + 1.0)) ** 4, 1.0 - curve[1], rtol=1e-6)
     assert (0.0, 1.0) == (curve[0], curve[-1])
+
+
+def test_rows_that_began_together_count_for_one() -> None:
+    """The first of a crowd to end lie low in their answers: nine of them would make those that still run end too soon."""
+    even = Ages().having([lasting(2.0, *reaching(2, 0.3, (0.5 + i) / 40.0)) for i in range(40)])
+    low = lasting(2.0, *reaching(2, 0.3, 0.02))
+    curves = [even.having(rows).at(GROUPS_A, 2.0, 0.3) for rows in ([low], [replace(low, shares=(1 / 9,) * 3)] * 9, [low] * 9)]
+    assert all(curve is not None for curve in curves)
+    one, together, apart = (float(curve[1]) for curve in curves if curve is not None)
+    assert_allclose(one, together, rtol=0.04)
+    assert apart > one + 0.05
 
 
 def test_what_came_when_half_as_much_was_known_weighs_a_quarter(monkeypatch: pytest.MonkeyPatch) -> None:
