@@ -127,6 +127,7 @@ def _located(phase: str, rows: Rows, settings: FitSettings, rates: Rates) -> Loc
             log_entry[positive],
             log_time[positive],
             rows.completed[positive],
+            rows.running[positive],
             rows.weight[positive] * fresh,
             context.astype(np.int64),
         ),

@@ -10,6 +10,8 @@ groups on top: spread^2 = s^2 + left.
 Censored rows enter by the expected log time beyond their bound, rows with delayed entry by the shift their entry causes,
 both under a normal residual law; residuals past three scales are drawn in to three (Huber). These only place the
 centre: the hazards of the standardised residuals treat censoring and entry exactly and correct what the centre misses.
+What running rows may come to is judged by their family's scale, not by that of their own node: of rows that began together
+the first to end lie close together, however far off the others will.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ import numpy as np
 from scipy.special import log_ndtr
 
 from predictors import slopes as numbers
-from predictors.contexts import Context
+from predictors.contexts import LEVELS, Context
 from predictors.distribution import Array
 from predictors.effects import SHAPE, Crossing, Effects, Ints, Pool, crossing, summed
 from predictors.resources import NONE, Rates
@@ -30,6 +32,7 @@ from predictors.seeding import Design, design
 from predictors.slopes import Slopes
 
 HUBER = 3.0
+FAMILY = LEVELS.index("family")
 FINEST = 1e-4
 """No centre of log time is taken to be known better than this: a clock may repeat a duration to the last digit."""
 MAD = math.sqrt(math.pi / 2.0)
@@ -68,11 +71,12 @@ class Location:
 
 @dataclass(frozen=True)
 class Rows:
-    """Positive durations of one phase: log bounds, whether they completed, weights; `context` indexes the contexts."""
+    """Positive durations of one phase: log bounds, whether they completed or run, weights; `context` indexes the contexts."""
 
     log_entry: Array
     log_time: Array
     completed: np.typing.NDArray[np.bool_]
+    running: np.typing.NDArray[np.bool_]
     weight: Array
     context: Ints
 
@@ -127,6 +131,7 @@ class _Work:
         middle = float(np.median(done if len(done) else rows.log_time))
         self.intercept = middle
         self.scale = np.full(len(first), (float(np.abs(done - middle).sum()) * MAD + novel_sd) / (len(done) + 1.0))
+        self.wide = self.scale
         self.left = np.zeros(len(first))
         self.between = 0.0
 
@@ -136,7 +141,8 @@ class _Work:
         scale = self.scale[place]
         moved = self.slopes.effect(self.x, self.slope_codes)[0]
         centre = (self.intercept + moved + self.pool.contributions().sum(axis=0)[self.configuration])[rows.context]
-        value = centre + scale * _pseudo(rows, centre, scale, huber=huber)
+        lasting = np.where(rows.running, self.wide[place], scale)
+        value = centre + lasting * _pseudo(rows, centre, lasting, huber=huber)
         n = len(self.contexts)
         weight = rows.weight / scale**2
         mass = summed(rows.context, weight, n)
@@ -171,11 +177,12 @@ class _Work:
         self.left = self._effects().left(self.cross.code, self.cross.regime, self.hosts)
         moved = self.slopes.effect(self.x, self.slope_codes)[0]
         centre = (self.intercept + moved + self.pool.contributions().sum(axis=0)[self.configuration])[rows.context]
-        scale = self.scale[place]
+        scale = np.where(rows.running, self.wide[place], self.scale[place])
         leverage = np.where(rows.completed, np.minimum(self.left[place] * rows.weight / scale**2, 0.9), 0.0)
         away = rows.weight * scale * _away(rows, centre, scale) / np.sqrt(1.0 - leverage)
         m = len(self.scale)
         self.scale = self.nodes.pool(summed(place, away, m) * MAD, summed(place, rows.weight, m), self.pooling, self.novel_sd)
+        self.wide = self.nodes.at(FAMILY)
 
     def _effects(self) -> Effects:
         return self.pool.finished(self.novel_sd, float(np.median(self.scale)) ** 2)
@@ -226,6 +233,10 @@ class _Nodes:
             self.value.append((sums + pooling * above) / (counts + pooling))
             parent = self.value[-1][code]
         return parent
+
+    def at(self, depth: int) -> Array:
+        """Scale of each configuration's node at a depth of its path."""
+        return self.value[depth][self.codes[depth]]
 
     def scales(self) -> dict[str, float]:
         """Scale by node key."""

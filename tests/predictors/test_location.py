@@ -18,7 +18,8 @@ RNG_SEED = 5
 
 def rows_of(log_time: NDArray[np.float64], context: NDArray[np.int64], **other: NDArray[np.generic]) -> Rows:
     n = len(log_time)
-    plain = {"log_entry": np.full(n, -np.inf), "completed": np.ones(n, dtype=bool), "weight": np.ones(n)} | other
+    ended = {"completed": np.ones(n, dtype=bool), "running": np.zeros(n, dtype=bool)}
+    plain = {"log_entry": np.full(n, -np.inf), **ended, "weight": np.ones(n)} | other
     return Rows(log_time=log_time, context=context, **plain)
 
 

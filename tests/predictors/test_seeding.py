@@ -50,7 +50,7 @@ def fitted(rates: Rates, known: list[Context] | None = None) -> Location:
     known = contexts() if known is None else known
     log_time, context = rows_of(known)
     n = len(log_time)
-    rows = Rows(np.full(n, -np.inf), log_time, np.ones(n, dtype=bool), np.ones(n), context)
+    rows = Rows(np.full(n, -np.inf), log_time, np.ones(n, dtype=bool), np.zeros(n, dtype=bool), np.ones(n), context)
     return location.fit(known, "service", rows, novel_sd=0.5, pooling=5.0, rates=rates)
 
 
@@ -154,6 +154,7 @@ def test_a_host_with_history_hands_over_to_it() -> None:
             np.full(len(log_time) + n, -np.inf),
             np.append(log_time, own),
             np.ones(len(log_time) + n, dtype=bool),
+            np.zeros(len(log_time) + n, dtype=bool),
             np.ones(len(log_time) + n),
             np.append(context, np.full(n, len(contexts()))),
         )
@@ -283,7 +284,7 @@ def test_a_host_that_is_the_only_one_of_a_fit_places_others() -> None:
     alone = [context for context in contexts() if context.host == "ash"]
     log_time, context = rows_of(alone)
     n = len(log_time)
-    rows = Rows(np.full(n, -np.inf), log_time, np.ones(n, dtype=bool), np.ones(n), context)
+    rows = Rows(np.full(n, -np.inf), log_time, np.ones(n, dtype=bool), np.zeros(n, dtype=bool), np.ones(n), context)
     told, plain = (
         location.fit(alone, "service", rows, novel_sd=0.5, pooling=5.0, rates=rates) for rates in (rates_of("ash", "new"), NONE)
     )
