@@ -140,3 +140,21 @@ def test_scales_are_not_shortened_by_rows_that_place_their_own_centre() -> None:
     context = np.repeat(np.arange(400), 2)
     found = fitted(contexts, rows_of(rng.normal(0.0, 1.0, 400)[context] + rng.normal(0.0, 0.2, 800), context))
     np.testing.assert_allclose(found.scale["service"], 0.2, rtol=0.15)
+
+
+def test_the_first_of_a_crowd_to_end_do_not_make_it_look_alike() -> None:
+    """Three in ten take eight times as long, on every host. Of fifty that begin on another, half have ended: the short ones."""
+    rng = np.random.default_rng(RNG_SEED)
+    contexts = [Context(host=f"h{h}", family="a", model="m") for h in range(4)] + [Context(host="new", family="a", model="m")]
+    before = rng.normal(0.0, 0.2, 800) + np.log(8.0) * (rng.random(800) < 0.3)
+    short = np.sort(rng.normal(0.0, 0.2, 35))
+    log_time = np.concatenate([before, short[:25], np.full(25, short[25])])
+    context = np.append(np.repeat(np.arange(4), 200), np.full(50, 4))
+    ended = np.arange(len(log_time)) < len(before) + 25
+    scale = []
+    for running in (~ended, np.zeros(len(ended), dtype=bool)):
+        rows = rows_of(log_time, context, completed=ended, running=running)
+        scale.append(fitted(contexts, rows).scale_of(contexts[-1], "service"))
+    family = fitted(contexts[:-1], rows_of(before, context[:800])).scale_of(Context(family="a"), "service")
+    assert scale[0] > 0.7 * family
+    assert scale[1] < 0.5 * family  # what was given up is judged by its own node, for it will not end later
