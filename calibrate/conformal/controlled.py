@@ -2,8 +2,8 @@
 
 Nodes are the phase and the host within it. What was asked when a row began is kept until its outcome is known, and judges it.
 Rows that began at one instant count once together, as they do in recalibration: else a controller would be told the same thing a
-thousand times, and take a thousand answers to come back. What is proven is proven of the weighted share of misses. Short rows
-count no sooner than long ones (`held.py`).
+thousand times, and take a thousand answers to come back. Short rows count no sooner than long ones (`held.py`). What is proven
+is proven of the weighted share of misses among what has counted.
 """
 
 from __future__ import annotations
@@ -72,9 +72,14 @@ class Controlled:
         return levels if not asked.node else np.asarray(np.interp(levels, [0.0, *asked.levels, 1.0], _KNOTS))
 
     def restarted(self, nodes: Sequence[str]) -> Controlled:
-        """Controllers of these nodes as they start: to make up for misses of before a change would be wrong after it."""
+        """Controllers of these nodes as they start: to make up for misses of before a change would be wrong after it.
+
+        So would hits held from before it, whose misses have counted already.
+        """
         known = {node: Levels.start() for node in nodes if node in self.groups.states}
-        return replace(self, groups=Groups(self.groups.states.having(known))) if known else self
+        if not known:
+            return self
+        return replace(self, groups=Groups(self.groups.states.having(known)), holding=self.holding.without(known.keys()))
 
     def claim(self, path: Sequence[str]) -> tuple[float | None, float]:
         """The level whose long-run miss rate is proven for answers of a path, and within how much; None while nothing is."""

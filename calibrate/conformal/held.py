@@ -45,6 +45,14 @@ class Held:
         lost = told.known is Known.LOST
         return cls(due_s, one.path, told.u, lost, past, told.weight, asked.n, asked.alpha, asked.share, asked.offset)
 
+    def without(self, nodes: AbstractSet[str]) -> Held | None:
+        """What it teaches other nodes; None where there are none."""
+        rows = [row for row, node in enumerate(self.path) if node not in nodes]
+        if len(rows) == len(self.path):
+            return self
+        arrays = {name: getattr(self, name)[rows] for name in ("n", "alpha", "share", "offset")}
+        return replace(self, path=tuple(self.path[row] for row in rows), **arrays) if rows else None
+
     def learned(self) -> Learned:
         """What was held back of it."""
         past = None if math.isnan(self.past) else self.past
@@ -61,6 +69,11 @@ class Holding:
 
     def __len__(self) -> int:
         return len(self.held)
+
+    def without(self, nodes: AbstractSet[str]) -> Holding:
+        """What is held for other nodes than these."""
+        left = ((key, one.without(nodes)) for key, one in self.held)
+        return replace(self, held=tuple((key, one) for key, one in left if one is not None))
 
 
 @dataclass(slots=True)

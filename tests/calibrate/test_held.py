@@ -98,6 +98,15 @@ def test_an_outcome_taken_back_while_it_is_held_never_counts(row: Asked) -> None
     assert (0, 0.0) == (len(back.holding), state(later, row)[0])
 
 
+def test_what_is_held_from_before_a_change_does_not_count_after_it(row: Asked) -> None:
+    phase, host = row.path[0], row.path[3]
+    known = done(begun(Controlled(), row, "a", 100.0), row, "a", 100.0, 0.5 * bound_s(row))
+    anew = begun(known.restarted([host]), row, "b", 100.0 + 1.01 * bound_s(row))
+    assert (0.0, 1.0) == (anew.groups.states[host].n[0], anew.groups.states[phase].n[0])
+    assert_allclose((0.0, 0.1 * LAST_GAMMA), (anew.groups.states[host].offset[0], anew.groups.states[phase].offset[0]))
+    assert 0 == len(known.restarted([phase, host]).holding)
+
+
 def test_it_is_the_same_to_the_bit_however_outcomes_are_cut_into_batches(row: Asked) -> None:
     known, n = Controlled(), 40
     for i in range(n):
@@ -159,14 +168,8 @@ def chosen(i: int, served: float) -> float:
     """None for long passes any bound, which is worst; then come runs just past the bound, just within it, and even ones."""
     if i < 2_600:
         return 0.001
-    block = (i // 150) % 3
-    return (
-        min(served + 1e-6, 0.998)
-        if block == 0
-        else max(served - 1e-6, 0.002)
-        if block == 1
-        else 0.002 + 0.996 * ((i * 0.618) % 1.0)
-    )
+    even = 0.002 + 0.996 * ((i * 0.618) % 1.0)
+    return (min(served + 1e-6, 0.998), max(served - 1e-6, 0.002), even)[(i // 150) % 3]
 
 
 def test_what_is_claimed_holds_of_what_has_counted(row: Asked) -> None:
@@ -198,6 +201,6 @@ def test_a_model_read_back_holds_the_same(row: Asked) -> None:
     assert isinstance(back, Calibrated)
     assert ["0", "1", "2", "3", "4"] == [key for key, _ in back.controlled.holding.held]
     assert known.holding.clock_s == back.controlled.holding.clock_s > 100.0
-    later = [begun(one, row, "next", 100.0 + bound_s(row)) for one in (known, back.controlled)]
+    later = [begun(one, row, "next", 100.0 + 1.01 * bound_s(row)) for one in (known, back.controlled)]
     assert state(later[0], row) == state(later[1], row)
     assert saved.packed(model) == saved.packed(back)
