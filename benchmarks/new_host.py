@@ -26,7 +26,7 @@ from predictors.frames import Frame
 from predictors.model import Change
 from predictors.resources import NONE, Rates
 from predictors.settings import FitSettings
-from service.refit import enough
+from service.newcomers import Newcomers
 from service.settings import Settings
 from telemetry.words import Ended
 
@@ -172,14 +172,16 @@ def judge(table: Table, host: str, *, profiled: bool) -> Judged:
     error, within, width = {}, {}, {}
     asked = own[COUNTS[-1] :]
     contexts, actual = [one.context for one in asked], np.array([one.time_s for one in asked])
-    since_fit = of_placed = 0
+    since_fit, newcomers = 0, Newcomers()
     for told in range(COUNTS[-1] + 1):
         if told:
-            since_fit, of_placed = since_fit + 1, of_placed + model.inner.rests_on_rates(own[told - 1].context, PHASE)
+            since_fit += 1
+            newcomers.ended(own[told - 1].context, PHASE)
             known.append(own[told - 1])
             model = _told(model, own[told - 1], len(known))
-            if enough(since_fit, of_placed, Settings.refit_outcomes):
-                model, since_fit, of_placed = _fitted(model, known, rates), 0, 0
+            if since_fit >= Settings.refit_outcomes or newcomers.due:
+                model, since_fit = _fitted(model, known, rates), 0
+                newcomers.fitted()
         if told in COUNTS:
             middle, high = model.predict(contexts, [PHASE] * len(asked)).quantile(np.tile(LEVELS, (len(asked), 1))).T
             error[told], within[told] = _error(middle, actual), float(np.mean(actual <= high))

@@ -32,7 +32,7 @@ RESOLUTION_S = 1e-9
 
 @dataclass(frozen=True)
 class Rows:
-    """Rows of one phase; `context` indexes `contexts`, arrays have shape (n_rows,)."""
+    """Rows of one phase; `context` indexes `contexts`, arrays have shape (n_rows,); `started_ns` may be empty."""
 
     contexts: tuple[Context, ...]
     context: Ints
@@ -44,6 +44,7 @@ class Rows:
     cancelled: Flags
     weight: Array
     known_from: Ints
+    started_ns: Ints
 
 
 def rows_in(frame: Frame, mine: Flags) -> Rows:
@@ -60,6 +61,7 @@ def rows_in(frame: Frame, mine: Flags) -> Rows:
         cancelled=frame.cancelled[mine] if len(frame.cancelled) else np.zeros(int(mine.sum()), dtype=bool),
         weight=frame.weight[mine],
         known_from=frame.known_from[mine],
+        started_ns=frame.started_ns[mine] if len(frame.started_ns) else frame.started_ns,
     )
 
 
@@ -78,6 +80,7 @@ def rows_of(changes: Sequence[Change]) -> Rows:
         cancelled=np.array([c.ended == Ended.CANCELLED for c in came]),
         weight=np.array([c.weight for c in came]),
         known_from=np.array([c.known_from for c in came], dtype=np.int64),
+        started_ns=np.array([-1 if c.started_ns is None else c.started_ns for c in came], dtype=np.int64),
     )
 
 
@@ -130,6 +133,7 @@ def _located(phase: str, rows: Rows, settings: FitSettings, rates: Rates) -> Loc
             rows.running[positive],
             rows.weight[positive] * fresh,
             context.astype(np.int64),
+            rows.started_ns[positive] if len(rows.started_ns) else rows.started_ns,
         ),
         novel_sd=settings.novel_sd,
         pooling=settings.pooling,

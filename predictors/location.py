@@ -11,14 +11,15 @@ Censored rows enter by the expected log time beyond their bound, rows with delay
 both under a normal residual law; residuals past three scales are drawn in to three (Huber). These only place the
 centre: the hazards of the standardised residuals treat censoring and entry exactly and correct what the centre misses.
 What running rows may come to is judged by their family's scale, not by that of their own node: of rows that began together
-the first to end lie close together, however far off the others will.
+the first to end lie close together, however far off the others will. It is that scale less what rows share that run at one time
+(`together`): fifty that run now are all in the slow spell, or none is.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from scipy.special import log_ndtr
@@ -30,6 +31,7 @@ from predictors.effects import SHAPE, Crossing, Effects, Ints, Pool, crossing, s
 from predictors.resources import NONE, Rates
 from predictors.seeding import Design, design
 from predictors.slopes import Slopes
+from predictors.together import Neighbours, neighbours
 
 HUBER = 3.0
 FAMILY = LEVELS.index("family")
@@ -71,7 +73,10 @@ class Location:
 
 @dataclass(frozen=True)
 class Rows:
-    """Positive durations of one phase: log bounds, whether they completed or run, weights; `context` indexes the contexts."""
+    """Positive durations of one phase: log bounds, whether they completed or run, weights; `context` indexes the contexts.
+
+    `started_ns` is when they began, -1 where that was not seen; empty where it never was.
+    """
 
     log_entry: Array
     log_time: Array
@@ -79,6 +84,7 @@ class Rows:
     running: np.typing.NDArray[np.bool_]
     weight: Array
     context: Ints
+    started_ns: Ints = field(default_factory=lambda: np.empty(0, dtype=np.int64))
 
 
 def fit(
@@ -132,6 +138,7 @@ class _Work:
         self.intercept = middle
         self.scale = np.full(len(first), (float(np.abs(done - middle).sum()) * MAD + novel_sd) / (len(done) + 1.0))
         self.wide = self.scale
+        self.neighbours = self._neighbours() if rows.running.any() and len(rows.started_ns) else None
         self.left = np.zeros(len(first))
         self.between = 0.0
 
@@ -183,6 +190,17 @@ class _Work:
         m = len(self.scale)
         self.scale = self.nodes.pool(summed(place, away, m) * MAD, summed(place, rows.weight, m), self.pooling, self.novel_sd)
         self.wide = self.nodes.at(FAMILY)
+        if self.neighbours is not None:
+            shared = self.neighbours.shared((rows.log_time - centre) / self.wide[place], rows.weight, self.pooling)
+            self.wide = self.wide * np.sqrt(1.0 - shared)[self.nodes.codes[FAMILY]]
+
+    def _neighbours(self) -> Neighbours:
+        """Completed rows next to each other in time, of one family on one host."""
+        place, families = self.configuration[self.rows.context], self.nodes.codes[FAMILY]
+        numbers = dict(zip(dict.fromkeys(self.hosts), range(len(self.hosts)), strict=False))
+        host = np.array([numbers[name] for name in self.hosts], dtype=np.int64)
+        ended = self.rows.completed
+        return neighbours(host[place], families[place], self.rows.started_ns, ended, len(self.nodes.names[FAMILY]))
 
     def _effects(self) -> Effects:
         return self.pool.finished(self.novel_sd, float(np.median(self.scale)) ** 2)

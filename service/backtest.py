@@ -3,7 +3,7 @@
 The clock goes from instant to instant. What became known by an instant is told to the model in order; then all rows that begin
 there are asked together, so none sees another; then each is told to have begun. A row that still runs at a quantile of its own
 answer (STILL_RUNNING) is told to run, so that survivors count. Fits happen as they do while serving: when what is known has grown
-by a tenth. Nothing here looks past the instant it is at.
+by a tenth, or holds a few outcomes of hosts that the last fit knew none of. Nothing here looks past the instant it is at.
 """
 
 from __future__ import annotations
@@ -20,12 +20,15 @@ from predictors.experts.forest import LEAST_ROWS
 from predictors.frames import Frame
 from predictors.model import Change, Model
 from service.engine import Asking, Question, Serving, ask
+from service.newcomers import Newcomers
 from service.recorded import Recorded
 from telemetry.ledger import Prediction
 from telemetry.words import Ended
 
 GROWTH, FOREST_GROWTH = 1.1, 1.3
 """Growth of what is known after which experts are fitted anew."""
+PLACED_GROWTH = 1.01
+"""The same where hosts not met yet make a fit due: it stands for the share of its time that the service gives to fits."""
 SMALL = 64
 """Known outcomes up to which a fit is due at every doubling."""
 STILL_RUNNING = (0.5, 0.9, 0.99)
@@ -74,6 +77,7 @@ class Replay:
     _waiting: list[tuple[float, int, int, float]] = field(default_factory=list)
     _counted_s: dict[int, float] = field(default_factory=dict)
     _running: dict[int, None] = field(default_factory=dict)
+    _newcomers: Newcomers = field(default_factory=Newcomers)
     _fitted: int = 0
     _grown: int = 0
 
@@ -107,12 +111,15 @@ class Replay:
                 changes += [*self._retracted(row), self._change(row, 1, float(self.rows.duration_s[row]), self.rows.ended[row])]
                 self._running.pop(row, None)
                 self._known.append(row)
+                if self.rows.ended[row] == Ended.COMPLETED and self.rows.duration_s[row] > 0.0:
+                    self._newcomers.ended(self.rows.contexts[row], self.rows.phase[row])
         if np.isfinite(now_s):
             self._learn(changes, now_s)
 
     def _learn(self, changes: list[Change], now_s: float) -> None:
         n = len(self._known)
-        enough = n > self._fitted and n >= (2 * self._fitted if n <= SMALL else self._fitted * GROWTH + 1)
+        growth = PLACED_GROWTH if self._newcomers.due else GROWTH
+        enough = n > self._fitted and n >= (2 * self._fitted if n <= SMALL else self._fitted * growth + 1)
         due = enough and any(self.rows.ended[row] == Ended.COMPLETED for row in self._known)
         if due:
             changes += self._seen_to_run(now_s)
@@ -121,6 +128,7 @@ class Replay:
         if due:
             grown = n >= LEAST_ROWS and n >= self._grown * FOREST_GROWTH
             self.learner.fit(self._frame(), n, grown=grown)
+            self._newcomers.fitted()
             self._fitted, self.fits = n, self.fits + 1
             self._grown = n if grown else self._grown
 
@@ -201,4 +209,5 @@ class Replay:
             weight=np.ones(len(rows)),
             known_from=np.arange(1, len(rows) + 1, dtype=np.int64),
             attempt=attempt.astype(np.int64),
+            started_ns=np.round(1e9 * self.rows.begun_s[rows]).astype(np.int64) if self.rows.timed else np.empty(0, np.int64),
         )

@@ -32,6 +32,7 @@ from predictors.resources import NONE, Rates
 from service.engine import Serving
 from service.fitting import Apart, History, Known, founded, known_outcomes, refitted
 from service.lineup import Fits
+from service.newcomers import Newcomers
 from service.settings import models_folder
 from telemetry import asof
 from telemetry.errors import DamagedStore
@@ -48,8 +49,6 @@ NEWEST = 2**62
 """A commit past all there are."""
 GROWTH = 0.1
 """Growth of what is known, as a share of it, after which a fit is due at once."""
-PLACED_OUTCOMES = 10
-"""Outcomes of hosts that nothing but their rates places after which a fit is due: fits alone tell a host from its place."""
 APART_FROM = 2_000
 """Observations (count) from which on a fit takes longer than a process of its own takes to begin."""
 WAITED_FOR = 5_000
@@ -199,20 +198,6 @@ def caught_up(model: M, reader: Reader, upto: int) -> M:
     return folded(model, changes_of(asof.changes(reader, model.commit, upto))) if upto > model.commit else model
 
 
-def placed_outcomes(model: Calibrated, changes: Sequence[Change]) -> int:
-    """How many of the changes are outcomes of hosts that nothing but their rates places in the model.
-
-    What took no time at all counts for nothing: no fit would place the host by it.
-    """
-    ended = [change for change in changes if change.sign > 0 and change.ended == Ended.COMPLETED and change.duration_s > 0.0]
-    return sum(model.inner.rests_on_rates(change.context, change.phase) for change in ended)
-
-
-def enough(since_fit: int, of_placed: int, least: int) -> bool:
-    """Whether so many outcomes since the last fit, `of_placed` among them of hosts placed by rates alone, call for another."""
-    return since_fit >= least or of_placed >= PLACED_OUTCOMES
-
-
 def folded(model: M, changes: Sequence[Change], going: Callable[[], bool] = lambda: True) -> M:
     """The model with changes, in their order, folded in commit by commit, as long as it is `going`.
 
@@ -270,7 +255,7 @@ class Refitter:
         self._running: Future[Fit | Saved | None] | None = None
         self._total = 0
         self._since_fit = 0
-        self._of_placed = 0
+        self._newcomers = Newcomers()
 
     def go_apart(self) -> None:
         """Make larger fits in a process of their own from now on: the ones of this process answer, and are not to wait."""
@@ -281,9 +266,14 @@ class Refitter:
         self._total += n_outcomes
         self._since_fit += n_outcomes
 
-    def met(self, n_placed: int) -> None:
-        """Count outcomes, among those learned, of hosts that nothing but their rates places."""
-        self._of_placed += n_placed
+    def met(self, changes: Sequence[Change], before: Calibrated) -> None:
+        """Count, of changes that the model `before` does not know yet, outcomes of hosts that the last fit knew none of.
+
+        What took no time at all counts for nothing: no fit would place the host by it.
+        """
+        for change in changes:
+            if change.sign > 0 and change.ended == Ended.COMPLETED and change.duration_s > 0.0:
+                self._newcomers.ended(change.context, change.phase, before.inner.histories.means)
 
     def maybe_start(self, commit: int, serving: Serving | None, newest_profile: int = 0) -> None:
         """Start a fit as of `commit`, at which `serving` serves, if one is due: the first at once, later ones by growth.
@@ -292,20 +282,21 @@ class Refitter:
 
         While little is known a fit is due at every doubling: what one or two outcomes say of scale is soon outgrown. Later on
         it is due when outcomes have grown by a tenth, or as often as a small share of the time allows: work of a new kind is
-        placed by fits alone. So are hosts that their rates place, after a few outcomes, within that share however many they are.
+        placed by fits alone. So are hosts that the last fit had no outcome of, within that share however many they are.
         """
         now_s, fitted = time.monotonic(), self._total - self._since_fit
         first = serving is None or not isinstance(serving.model, Calibrated)
         least = 1 if first else max(1, min(self._least, fitted))
         grown = self._since_fit >= max(least, GROWTH * self._total)
-        rested = now_s >= self._rest_until_s and enough(self._since_fit, self._of_placed, least)
+        rested = now_s >= self._rest_until_s and (self._since_fit >= least or self._newcomers.due)
         profiled = serving is not None and serving.model.fit_commit < newest_profile
         if self._running is None and (profiled or grown or rested) and now_s >= self._retry_at_s:
             self.start(commit, serving)
 
     def start(self, commit: int, serving: Serving | None) -> None:
         """Start a fit as of `commit`, due or not; nothing may be under way."""
-        self._since_fit = self._of_placed = 0
+        self._since_fit = 0
+        self._newcomers.fitted()
         self._started_s = time.monotonic()
         self._running = self._pool.submit(self._fit, commit, serving)
 

@@ -17,7 +17,7 @@ from service.engine import Serving
 from service.lineup import Lineup
 from service.noted import Noted
 from service.plan_scoring import WaitingPlans, corrected_batch, corrections, with_corrections, with_outcomes
-from service.refit import Fit, Refitter, caught_up, folded, nicer, placed_outcomes, restored, succeeded
+from service.refit import Fit, Refitter, caught_up, folded, nicer, restored, succeeded
 from service.scoring import Waiting
 from service.settings import Settings
 from service.warming import Recent
@@ -177,7 +177,7 @@ class Upkeep:
             self._contest.learn(self._reader, commit)
             changes = changes_of(asof.changes(self._reader, before.model.commit, commit))
             if isinstance(before.model, Calibrated):
-                self._refitter.met(placed_outcomes(before.model, changes))
+                self._refitter.met(changes, before.model)
             self._contest.publish(Serving(folded(before.model, changes), before.model_id))
         self._lineup.learned_to = commit
 

@@ -158,3 +158,20 @@ def test_the_first_of_a_crowd_to_end_do_not_make_it_look_alike() -> None:
     family = fitted(contexts[:-1], rows_of(before, context[:800])).scale_of(Context(family="a"), "service")
     assert scale[0] > 0.7 * family
     assert scale[1] < 0.5 * family  # what was given up is judged by its own node, for it will not end later
+
+
+@pytest.mark.parametrize(("together", "near"), [(True, True), (False, False)])
+def test_running_rows_are_judged_by_what_varies_at_one_time(together: bool, near: bool) -> None:
+    """Hosts turn 2.7 times slower by spells of forty rows. Of fifty that begin on a new one, the first ten have ended."""
+    rng = np.random.default_rng(RNG_SEED)
+    contexts = [Context(host=f"h{h}", family="a", model="m") for h in range(4)] + [Context(host="new", family="a", model="m")]
+    spells = np.repeat(rng.random(40) < 0.5, 40)
+    before = rng.normal(0.0, 0.2, 1600) + 1.0 * spells
+    crowd = np.sort(rng.normal(0.0, 0.2, 50))
+    log_time = np.concatenate([before, crowd[:10], np.full(40, crowd[10])])
+    ended = np.arange(len(log_time)) < len(before) + 10
+    starts = np.append(np.arange(1600), np.full(50, 1600)) if together else np.full(1650, -1)
+    context = np.append(np.repeat(np.arange(4), 400), np.full(50, 4))
+    rows = rows_of(log_time, context, completed=ended, running=~ended, started_ns=starts)
+    centre = fitted(contexts, rows).centre(contexts[-1:])[0][0]
+    assert near == (abs(centre) < 0.15)
