@@ -27,8 +27,9 @@ from telemetry.words import Ended
 
 GROWTH, FOREST_GROWTH = 1.1, 1.3
 """Growth of what is known after which experts are fitted anew."""
-PLACED_GROWTH = 1.01
-"""The same where hosts not met yet make a fit due: it stands for the share of its time that the service gives to fits."""
+SPARE = GROWTH / (GROWTH - 1.0)
+"""Rows per known outcome that fits made for new hosts may read, all together: as many as those made by growth do. It stands for
+the share of its time that the service gives to fits."""
 SMALL = 64
 """Known outcomes up to which a fit is due at every doubling."""
 STILL_RUNNING = (0.5, 0.9, 0.99)
@@ -80,6 +81,7 @@ class Replay:
     _newcomers: Newcomers = field(default_factory=Newcomers)
     _fitted: int = 0
     _grown: int = 0
+    _spared: int = 0
 
     def answers(self) -> Iterator[Answer]:
         """Answers in the order in which they were made."""
@@ -118,19 +120,20 @@ class Replay:
 
     def _learn(self, changes: list[Change], now_s: float) -> None:
         n = len(self._known)
-        growth = PLACED_GROWTH if self._newcomers.due else GROWTH
-        enough = n > self._fitted and n >= (2 * self._fitted if n <= SMALL else self._fitted * growth + 1)
-        due = enough and any(self.rows.ended[row] == Ended.COMPLETED for row in self._known)
+        grown = n > self._fitted and n >= (2 * self._fitted if n <= SMALL else self._fitted * GROWTH + 1)
+        placing = not grown and n > SMALL and self._newcomers.due and self._spared + n <= SPARE * n
+        due = (grown or placing) and any(self.rows.ended[row] == Ended.COMPLETED for row in self._known)
         if due:
             changes += self._seen_to_run(now_s)
         if changes:
             self.learner.learn(changes, n)
         if due:
-            grown = n >= LEAST_ROWS and n >= self._grown * FOREST_GROWTH
-            self.learner.fit(self._frame(), n, grown=grown)
+            forest = n >= LEAST_ROWS and n >= self._grown * FOREST_GROWTH
+            self.learner.fit(self._frame(), n, grown=forest)
             self._newcomers.fitted()
             self._fitted, self.fits = n, self.fits + 1
-            self._grown = n if grown else self._grown
+            self._grown = n if forest else self._grown
+            self._spared += n if placing else 0
 
     def _seen_to_run(self, now_s: float) -> list[Change]:
         """Every running row told at its age: a fit counts it so, and what was told is what will be taken back."""

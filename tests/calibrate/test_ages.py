@@ -113,7 +113,9 @@ def test_what_came_when_half_as_much_was_known_weighs_an_eighth(monkeypatch: pyt
     node, other = known.nodes.get(GROUPS_A[0]), later.nodes.get(GROUPS_A[0])
     assert node is not None
     assert node is other
-    assert_allclose((0.125 * node.counts[2, 0] + EDGES[1]) / (0.125 * node.n[2] + 1.0), node.shrunk(2, np.diff(EDGES), 20, 1.0)[0])
+    assert_allclose(
+        (0.125 * node.counts[2, 0] + EDGES[1]) / (0.125 * node.n[2] + 1.0), node.shrunk(2, np.diff(EDGES), 20, 1.0)[0]
+    )
     curves = [one.at(GROUPS_A, 2.0, 0.3) for one in (known, later)]
     assert curves[0] is not None
     assert curves[1] is not None

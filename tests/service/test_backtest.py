@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -22,7 +23,7 @@ from predictors.distribution import GRID
 from predictors.ensemble import EXPERTS
 from predictors.frames import Frame
 from predictors.model import Change, Model
-from service.backtest import Answer, Replay
+from service.backtest import SPARE, Answer, Replay
 from service.backtest_run import backtest
 from service.learners import AGGREGATE, DEFAULT, Served, learner, models
 from service.recorded import Recorded, recorded
@@ -162,6 +163,36 @@ def test_survivors_leave_nothing_in_the_recalibration_once_they_ended(tmp_path: 
         counted += any(running)
         assert answer.row < 120 or not any(running)
     assert counted > 50
+
+
+def one_after_another(hosts: Sequence[str]) -> Recorded:
+    """Rows that take a second each, on these hosts."""
+    n = len(hosts)
+    return replace(rows_of(range(n), [1.0] * n), contexts=[Context(host=host) for host in hosts])
+
+
+@pytest.mark.parametrize("of_new", [9, 10])
+def test_ten_outcomes_of_a_host_that_no_fit_knew_are_followed_by_a_fit(of_new: int) -> None:
+    known = ["old"] * 200
+    fits = [len(frame) for frame in fitted(one_after_another([*known, *["new"] * of_new, "old", "old"]))]
+    by_growth = [len(frame) for frame in fitted(one_after_another([*known, *["old"] * of_new, "old", "old"]))]
+    assert by_growth == [one for one in fits if one < 200]
+    assert [one for one in fits if one >= 200] == ([210] if of_new == 10 else [])
+
+
+def test_fits_for_new_hosts_read_no_more_rows_than_those_by_growth() -> None:
+    """Every row has a host of its own: fits alone would take all the time."""
+    n = 2_000
+    frames = fitted(one_after_another([f"pod-{i}" for i in range(n)]))
+    assert sum(len(frame) for frame in frames) < 2 * SPARE * n
+    assert len(frames) > len(fitted(one_after_another(["one"] * n)))
+
+
+def fitted(rows: Recorded) -> list[Frame]:
+    """What each fit of a replay was made from."""
+    listener = Listener()
+    assert len(rows) == len(list(Replay(rows, listener).answers()))
+    return listener.frames
 
 
 def test_fits_come_at_doublings_and_then_at_growths_of_a_tenth(heard: tuple[Recorded, Listener, list[Answer]]) -> None:
