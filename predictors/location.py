@@ -26,6 +26,7 @@ from scipy.special import log_ndtr
 
 from predictors import slopes as numbers
 from predictors.contexts import LEVELS, Context
+from predictors.counts import numbered
 from predictors.distribution import Array
 from predictors.effects import SHAPE, Crossing, Effects, Ints, Pool, crossing, summed
 from predictors.resources import NONE, Rates
@@ -196,11 +197,9 @@ class _Work:
 
     def _neighbours(self) -> Neighbours:
         """Completed rows next to each other in time, of one family on one host."""
-        place, families = self.configuration[self.rows.context], self.nodes.codes[FAMILY]
-        numbers = dict(zip(dict.fromkeys(self.hosts), range(len(self.hosts)), strict=False))
-        host = np.array([numbers[name] for name in self.hosts], dtype=np.int64)
-        ended = self.rows.completed
-        return neighbours(host[place], families[place], self.rows.started_ns, ended, len(self.nodes.names[FAMILY]))
+        place, rows = self.configuration[self.rows.context], self.rows
+        host, family = numbered([name or "" for name in self.hosts]), self.nodes.codes[FAMILY]
+        return neighbours(host[place], family[place], rows.started_ns, rows.completed, len(self.nodes.names[FAMILY]))
 
     def _effects(self) -> Effects:
         return self.pool.finished(self.novel_sd, float(np.median(self.scale)) ** 2)
