@@ -37,9 +37,9 @@ STEP = 1.57
 """Step of a running median in mean deviations: half of one over a normal law's density at its median."""
 WIDER, FEW = 10.0, 3.0
 """Outcomes that the wider group's median weighs at most, and that its spread weighs."""
-PSEUDO = (5.0, 60.0, 60.0, 60.0)
+PSEUDO = (15.0, 60.0, 60.0, 60.0)
 """Outcomes that the wider node's histogram weighs, from the phase, where it is that of answers that come true, to a quarter."""
-LEARNED = 3.5
+LEARNED = 3.0
 """Power of the share of outcomes known then in how much a row placed then weighs now."""
 KEPT = 0.5 ** (1.0 / HALF_LIFE)
 PLACES = tuple(GROUPS.index(name) for name in ("phase", "family", "host+family"))
